@@ -85,6 +85,17 @@ var (
 	ErrNewerLayout = errors.New("the stored layout is newer than this version of Outbox: upgrade it")
 )
 
+// DuplicateIDError tells that an event was not appended because the log already
+// holds one with its id. The transaction can't be committed any more.
+type DuplicateIDError struct {
+	// ID is the id in question, empty where the store can't tell.
+	ID string
+}
+
+func (e *DuplicateIDError) Error() string {
+	return fmt.Sprintf("the log already holds an event with the id %q: leave ID empty to have one assigned", e.ID)
+}
+
 // Cursor is one term of a holder: from Acquire until Release or the loss of the
 // lease. Read is called by one goroutine at a time; the other methods may be
 // called by several at once, also beside Read.
