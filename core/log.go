@@ -83,6 +83,8 @@ var (
 	// ErrNewerLayout: the stored layout was written by a newer version of
 	// Outbox.
 	ErrNewerLayout = errors.New("the stored layout is newer than this version of Outbox: upgrade it")
+	// ErrNoWatch: the store can't tell of changes; poll.
+	ErrNoWatch = errors.New("this store can't watch for changes")
 )
 
 // DuplicateIDError tells that an event was not appended because the log already
