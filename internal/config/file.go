@@ -1,0 +1,162 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gooutbox/outbox/core"
+)
+
+// File is the configuration of one relay process.
+type File struct {
+	// Store is where the events are.
+	Store Choice `yaml:"store,required"`
+	// Sinks are the destinations by name.
+	Sinks map[string]Choice `yaml:"sinks,required"`
+	// Routes tie cursors to sinks.
+	Routes []Route `yaml:"routes,required"`
+	Relay  Relay   `yaml:"relay"`
+	Admin  Admin   `yaml:"admin"`
+	Log    Log     `yaml:"log"`
+
+	secrets []string
+}
+
+// Choice is a store or sink: which one, and its own options.
+type Choice struct {
+	// Type is a key of Kinds.
+	Type string
+	// Options is what the function in Kinds returned, filled in.
+	Options any
+
+	store bool
+}
+
+// Kinds lists the stores and sinks that a file may name.
+type Kinds struct {
+	Stores, Sinks map[string]func() any
+}
+
+// Route is one cursor: which events go to which sink.
+type Route struct {
+	// Name of the cursor. It is stored: a route with a new name starts anew.
+	Name string `yaml:"name,required"`
+	// Sink is a key of Sinks.
+	Sink string `yaml:"sink,required"`
+	// Start says where a new cursor begins. Defaults to the beginning.
+	Start Start `yaml:"start"`
+	// IncludePublished also sends events already marked as published.
+	IncludePublished bool `yaml:"include_published"`
+	// Match narrows the route. The zero value matches every event.
+	Match Match `yaml:"match"`
+	// MarkPublished sets published_at on delivered events.
+	MarkPublished bool `yaml:"mark_published"`
+	// Lanes is how many calls to the sink run at once. Defaults to 5.
+	Lanes int `yaml:"lanes" min:"1"`
+	// Batch bounds one read of the log and one call to the sink.
+	Batch Batch `yaml:"batch"`
+	// Window bounds the events delivered beyond the saved position. Defaults
+	// to 10,000.
+	Window int `yaml:"window" min:"1"`
+}
+
+// SetDefaults fills r with the defaults.
+func (r *Route) SetDefaults() {
+	*r = Route{
+		Lanes:  5,
+		Batch:  Batch{Events: core.DefaultReadEvents, Bytes: core.DefaultReadBytes},
+		Window: 10_000,
+	}
+}
+
+// Match selects events. Both lists empty match all; one list matches by any of
+// its entries, both must match.
+type Match struct {
+	Aggregates []string `yaml:"aggregates"`
+	Types      []string `yaml:"types"`
+}
+
+// Batch is a bound in events and bytes.
+type Batch struct {
+	Events int  `yaml:"events" min:"1"`
+	Bytes  Size `yaml:"bytes" min:"1"`
+}
+
+// Relay holds what concerns all routes of the process.
+type Relay struct {
+	// Owner names the process in cursors. Defaults to host name, process id
+	// and a random part; whatever it is, a random part is added.
+	Owner string `yaml:"owner"`
+	// Drain is how long a stop waits for deliveries under way. Defaults to 30
+	// seconds.
+	Drain Duration `yaml:"drain"`
+	// CursorLease is how long a cursor stays with a process that is silent.
+	// Defaults to 15 seconds.
+	CursorLease Duration `yaml:"cursor_lease" min:"100ms"`
+	// Retention is the age at which delivered events are removed. Defaults to
+	// 7 days; 0 keeps them for ever.
+	Retention Duration `yaml:"retention"`
+}
+
+// Admin is the listener for metrics and health.
+type Admin struct {
+	// Listen is the address, host:port. Empty means no listener.
+	Listen string `yaml:"listen"`
+	// AllowRemote permits an address that is not a loopback one.
+	AllowRemote bool `yaml:"allow_remote"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `yaml:"level" enum:"debug,info,warn,error"`
+	Format string `yaml:"format" enum:"text,json"`
+}
+
+// Default returns a File with every default, without store, sinks and routes.
+func Default() *File {
+	return &File{
+		Relay: Relay{
+			Drain:       Duration(30 * time.Second),
+			CursorLease: Duration(core.DefaultCursorLease),
+			Retention:   Duration(7 * 24 * time.Hour),
+		},
+		Log: Log{Level: "info", Format: "text"},
+	}
+}
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+const nameRule = "must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with a letter or digit"
+
+// Validate checks what no single value shows.
+func (f *File) Validate(report Report) {
+	names := slices.Sorted(maps.Keys(f.Sinks))
+	for _, name := range names {
+		if !namePattern.MatchString(name) {
+			report("sinks."+name, "the name "+nameRule)
+		}
+	}
+	seen := map[string]int{}
+	for i, r := range f.Routes {
+		at := fmt.Sprintf("routes[%d]", i)
+		if r.Name != "" {
+			if !namePattern.MatchString(r.Name) {
+				report(at+".name", nameRule)
+			} else if first, twice := seen[r.Name]; twice {
+				report(at+".name", fmt.Sprintf("routes[%d] has this name too: each route is a cursor of its own", first))
+			} else {
+				seen[r.Name] = i
+			}
+		}
+		if _, known := f.Sinks[r.Sink]; !known && r.Sink != "" && len(names) > 0 {
+			report(at+".sink", "no such sink; sinks are: "+strings.Join(names, ", "))
+		}
+	}
+	if err := f.Admin.checkListen(); err != nil {
+		report("admin.listen", err.Error())
+	}
+}
