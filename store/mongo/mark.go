@@ -25,19 +25,28 @@ func (m *mark) Position() core.Position { return m.pos }
 
 // cursorDoc is the stored form of a cursor, collection <log>_cursors.
 type cursorDoc struct {
-	Name       string         `bson:"_id"`
-	Owner      string         `bson:"owner"`
+	Name  string `bson:"_id"`
+	Owner string `bson:"owner"`
+	// Term is unique per acquisition: it tells the holder that it is one.
+	Term       string         `bson:"term"`
 	Fence      bson.Timestamp `bson:"fence"`
 	LeaseUntil bson.DateTime  `bson:"lease_until"`
 	// Revision rises with every write of a holder, so that a standby sees
 	// whether the cursor is alive without comparing clocks.
 	Revision int64 `bson:"revision"`
+	// From is where the cursor began, if not at the beginning of the log: a
+	// scan or a poll reads nothing that was written before it.
+	From bson.Timestamp `bson:"from,omitempty"`
 	// Token is where the change stream goes on; nil before the first save from
 	// a stream, and while a scan runs.
 	Token    bson.Raw       `bson:"token,omitempty"`
 	Position storedPosition `bson:"position"`
 	// Scan is there while a scan runs.
 	Scan *scanState `bson:"scan,omitempty"`
+	// Since is where a cursor that begins now (its first fence) or at a time
+	// began; zero for the beginning of the log. It is written when the document
+	// is created and never changes.
+	Since bson.Timestamp `bson:"since,omitzero"`
 	// Fruitless counts the terms since the position last moved.
 	Fruitless int          `bson:"fruitless"`
 	Suspect   *suspectNote `bson:"suspect,omitempty"`
@@ -56,6 +65,9 @@ type storedPosition struct {
 type scanState struct {
 	// At is the time of the scan's first snapshot.
 	At bson.Timestamp `bson:"at"`
+	// From is the lowest seq that the scan reads, however often it starts anew:
+	// zero for a scan of the whole log.
+	From bson.Timestamp `bson:"from,omitzero"`
 	// Seq is that of the last entry before the first unsettled one.
 	Seq bson.Timestamp `bson:"seq"`
 	// OccurredAt and ID are those of the last settled entry among the foreign

@@ -1,0 +1,255 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/gooutbox/outbox/core"
+)
+
+// cursor is one term of a holder, see core.Cursor.
+type cursor struct {
+	store  *Store
+	doc    cursorDoc // as it was acquired
+	lease  time.Duration
+	margin time.Duration
+	poll   bool
+	// marks tells that a Save sets published_at.
+	marks  bool
+	reader *reader
+
+	// saving keeps Saves in order: one that was overtaken would move the
+	// position back.
+	saving sync.Mutex
+
+	mu       sync.Mutex
+	expires  time.Time
+	position core.Position // last saved
+	moved    bool          // a Save of this term moved the position
+	noted    bson.RawValue // the event that Suspect noted last
+	counted  bool          // it was noted in this term
+	count    int           // in how many terms in a row
+	released bool
+	queued   map[string]struct{} // keys of the events that have a job
+}
+
+var _ core.Cursor = (*cursor)(nil)
+
+// readerConfig is what a reader gets from its cursor.
+type readerConfig struct {
+	// doc is the cursor's document as it was acquired: token, position, scan
+	// and from say where to read on.
+	doc cursorDoc
+	// poll reads by queries on what is not marked yet, instead of the stream.
+	poll bool
+	// margin is how far a scan goes back behind a position.
+	margin time.Duration
+	// queued tells whether the event with this _id has a job.
+	queued func(id bson.RawValue) bool
+	// recovering must be called before a scan reads events behind the position
+	// in doc less the margin, or behind what an earlier call named: it loads
+	// the jobs of the events from this cluster time on.
+	recovering func(ctx context.Context, from bson.Timestamp) error
+}
+
+func newCursor(s *Store, req core.AcquireRequest, doc cursorDoc, sent time.Time, margin time.Duration, poll bool) *cursor {
+	c := &cursor{
+		store: s, doc: doc, lease: req.Lease, margin: margin, poll: poll, marks: poll || req.Marking,
+		expires: sent.Add(req.Lease), position: doc.Position.position(), queued: map[string]struct{}{},
+	}
+	if doc.Suspect != nil {
+		c.noted, c.count = doc.Suspect.ID, doc.Suspect.Count
+	}
+	c.reader = newReader(s, readerConfig{
+		doc: doc, poll: poll, margin: margin, queued: c.isQueued, recovering: c.loadJobs,
+	})
+	return c
+}
+
+// Term tells how the cursor was found.
+func (c *cursor) Term() core.Term {
+	t := core.Term{
+		Fence:     numberOf(c.doc.Fence),
+		Position:  c.doc.Position.position(),
+		Fruitless: max(0, c.doc.Fruitless-1),
+	}
+	if c.doc.Suspect != nil {
+		t.SuspectID, _ = textOf(c.doc.Suspect.ID)
+		t.SuspectCount = c.doc.Suspect.Count
+	}
+	return t
+}
+
+// Expires is when the lease ends if nothing more is written.
+func (c *cursor) Expires() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.expires
+}
+
+// extended notes that a write of the holder succeeded.
+func (c *cursor) extended(sent time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until := sent.Add(c.lease); until.After(c.expires) {
+		c.expires = until
+	}
+}
+
+// Read waits for events.
+func (c *cursor) Read(ctx context.Context, limit core.ReadLimit) (core.Batch, error) {
+	c.mu.Lock()
+	released := c.released
+	c.mu.Unlock()
+	if released {
+		return core.Batch{}, core.ErrFenced
+	}
+	return c.reader.read(ctx, limit.OrDefaults())
+}
+
+// holder is the condition of every write: the caller still is the one. A lease
+// that ran out does not matter as long as nobody took over.
+func (c *cursor) holder() bson.D {
+	return bson.D{{Key: "_id", Value: c.doc.Name}, {Key: "owner", Value: c.doc.Owner}, {Key: "fence", Value: c.doc.Fence}}
+}
+
+// write changes the cursor's document in one fenced update, which extends the
+// lease. set are expressions; unset are names.
+func (c *cursor) write(ctx context.Context, set bson.D, unset ...string) error {
+	sent := time.Now()
+	set = append(bson.D{
+		{Key: "lease_until", Value: leaseFromNow(c.lease)},
+		{Key: "revision", Value: op("$add", bson.A{"$revision", int64(1)})},
+	}, set...)
+	for _, name := range unset {
+		set = append(set, bson.E{Key: name, Value: "$$REMOVE"})
+	}
+	res, err := c.store.cursors.UpdateOne(ctx, c.holder(), bson.A{op("$set", set)})
+	if err != nil {
+		return err
+	}
+	if res.MatchedCount == 0 {
+		return core.ErrFenced
+	}
+	c.extended(sent)
+	return nil
+}
+
+// Renew extends the lease.
+func (c *cursor) Renew(ctx context.Context) error {
+	if err := c.write(ctx, nil); err != nil {
+		return fmt.Errorf("renewing the lease of cursor %q: %w", c.doc.Name, err)
+	}
+	return nil
+}
+
+// Suspect notes the entry that is about to be sent alone.
+func (c *cursor) Suspect(ctx context.Context, m core.Mark) error {
+	at, err := ownMark(m)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	count := 1
+	if c.noted.Equal(at.id) {
+		count = c.count
+		if !c.counted {
+			count++
+		}
+	}
+	c.mu.Unlock()
+	note := suspectNote{ID: at.id, Count: count}
+	if err := c.write(ctx, bson.D{{Key: "suspect", Value: literal(note)}}); err != nil {
+		return fmt.Errorf("noting the event that cursor %q sends alone: %w", c.doc.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noted, c.count, c.counted = at.id, count, true
+	return nil
+}
+
+// Release gives the lease back; the fence stays. A term that was released did
+// not crash, so it doesn't count as one without progress.
+func (c *cursor) Release(ctx context.Context) error {
+	c.mu.Lock()
+	c.released = true
+	moved := c.moved
+	c.mu.Unlock()
+	c.reader.close(ctx)
+	set := bson.D{
+		{Key: "owner", Value: ""},
+		{Key: "lease_until", Value: bson.DateTime(0)},
+		{Key: "revision", Value: op("$add", bson.A{"$revision", int64(1)})},
+	}
+	if !moved {
+		set = append(set, bson.E{Key: "fruitless", Value: int32(max(0, c.doc.Fruitless-1))}) //nolint:gosec // a small count
+	}
+	// Nothing matched: the lease was lost or is released already, which is what
+	// the caller wants.
+	if _, err := c.store.cursors.UpdateOne(ctx, c.holder(), bson.A{op("$set", set)}); err != nil {
+		return fmt.Errorf("releasing cursor %q: %w", c.doc.Name, err)
+	}
+	return nil
+}
+
+// isQueued tells whether the event with this _id has a job.
+func (c *cursor) isQueued(id bson.RawValue) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queued) == 0 {
+		return false
+	}
+	_, ok := c.queued[idKey(id)]
+	return ok
+}
+
+// idKey tells ids apart by value and BSON type.
+func idKey(id bson.RawValue) string {
+	return string(append([]byte{byte(id.Type)}, id.Value...))
+}
+
+// loadJobs adds the ids of the cursor's jobs, in every state, whose events are
+// at or after from.
+func (c *cursor) loadJobs(ctx context.Context, from bson.Timestamp) error {
+	filter := bson.D{{Key: "cursor", Value: c.doc.Name}}
+	if !from.IsZero() {
+		filter = append(filter, bson.E{Key: "position.time", Value: op("$gte", from)})
+	}
+	found, err := c.store.jobs.Find(ctx, filter, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	if err != nil {
+		return fmt.Errorf("loading the jobs of cursor %q: %w", c.doc.Name, err)
+	}
+	return c.addJobs(ctx, found)
+}
+
+func (c *cursor) addJobs(ctx context.Context, found *mongo.Cursor) error {
+	defer found.Close(ctx) //nolint:errcheck // nothing was written
+	for found.Next(ctx) {
+		c.addJob(found.Current.Lookup("_id", "event"))
+	}
+	if err := found.Err(); err != nil {
+		return fmt.Errorf("loading the jobs of cursor %q: %w", c.doc.Name, err)
+	}
+	return nil
+}
+
+func (c *cursor) addJob(event bson.RawValue) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queued[idKey(event)] = struct{}{}
+}
+
+// ownMark is a mark that this store made.
+func ownMark(m core.Mark) (*mark, error) {
+	own, ok := m.(*mark)
+	if !ok {
+		return nil, fmt.Errorf("a mark of type %T was not made by this store", m)
+	}
+	return own, nil
+}
