@@ -1,0 +1,55 @@
+package servicetest
+
+import (
+	"testing"
+
+	"github.com/gooutbox/outbox/internal/services"
+)
+
+// StartMongod starts a MongoDB deployment of this test alone, for tests that
+// stop, kill or reconfigure it. It is gone when the test ends.
+func StartMongod(t testing.TB, config services.MongodConfig) *services.Mongo {
+	t.Helper()
+	if !required() && !services.HaveMongod() {
+		missing(t, "mongod has not been fetched")
+	}
+	mongod, err := services.StartMongod(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := mongod.Close(); err != nil {
+			t.Errorf("closing mongod: %v", err)
+		}
+	})
+	return mongod
+}
+
+// StartKafka starts a broker of this test alone, for tests that stop, kill or
+// reconfigure it. It is gone when the test ends.
+func StartKafka(t testing.TB, config services.KafkaConfig) *services.Kafka {
+	t.Helper()
+	if !required() && !services.HaveKafka(t.Context()) {
+		missing(t, "Kafka has not been fetched")
+	}
+	broker, err := services.StartKafka(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := broker.Close(); err != nil {
+			t.Errorf("closing Kafka: %v", err)
+		}
+	})
+	return broker
+}
+
+// Kcat returns the path of kcat, a command-line client of Kafka.
+func Kcat(t testing.TB) string {
+	t.Helper()
+	path, err := services.Kcat(t.Context())
+	if err != nil {
+		missing(t, err.Error())
+	}
+	return path
+}
