@@ -173,7 +173,7 @@ func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 		"password as anchor": {"a: *hunter2\n", "is no valid YAML: a value begins with * and names no anchor: put it in quotes"},
 		"unknown key":        {replace("topic:", "topik:"), "2 problems\n  line 4: sinks.events.topik: unknown key, did you mean \"topic\"?\n  line 4: sinks.events.topic: is missing"},
 		"unknown top key":    {least + "admn: {}\n", `line 7: admn: unknown key, did you mean "admin"?`},
-		"far from any":       {replace("name: kafka,", "name: kafka, zzzzzzzzzz: 1,"), "line 6: routes[0].zzzzzzzzzz: unknown key; known are: batch, include_published, lanes, mark_published, match, name, sink, start, window"},
+		"far from any":       {replace("name: kafka,", "name: kafka, zzzzzzzzzz: 1,"), "line 6: routes[0].zzzzzzzzzz: unknown key; known are: backoff, batch, include_published, lanes, mark_published, match, name, outage_backoff, sink, start, timeout, window"},
 		"twice":              {replace("name: kafka,", "name: kafka, name: other,"), "line 6: routes[0].name: is given twice"},
 		"unset variable":     {replace("DB_URL", "DB_URI"), "line 2: store.db.uri: the environment variable DB_URI is not set"},
 		"empty variable":     {replace("DB_URL", "EMPTY"), "line 2: store.db.uri: is empty: ${EMPTY} holds nothing"},
@@ -203,6 +203,8 @@ func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 		"size":               {replace("name: kafka,", "name: kafka, batch: {bytes: 8 megs},"), "line 6: routes[0].batch.bytes: has an unknown unit: B, KiB, MiB, GiB, KB, MB and GB are known"},
 		"small size":         {replace("database: shop", "database: shop, limit: 1"), "line 2: store.db.limit: must be at least 1KiB"},
 		"start":              {replace("name: kafka,", "name: kafka, start: yesterday,"), "line 6: routes[0].start: must be beginning, now or a time such as 2026-01-31T08:00:00Z"},
+		"backoff":            {replace("name: kafka,", "name: kafka, backoff: {initial: 1h},"), "line 6: routes[0].backoff.max: must not be less than initial, 1h"},
+		"owner":              {least + "relay: {owner: a b}\n", "line 7: relay.owner: must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with a letter or digit"},
 		"own rule":           {replace("type: broker,", "type: broker, tls: {ca: none},"), "line 4: sinks.events.tls.ca: is no file"},
 		"merge key":          {replace("name: kafka,", "<<: {}, name: kafka,"), "line 6: routes[0]: keys must be plain words: lists, mappings, aliases and << are not taken as keys"},
 		"remote admin":       {least + "admin: {listen: \":9090\"}\n", "line 7: admin.listen: is reachable from other machines: use 127.0.0.1, or set admin.allow_remote to true"},
@@ -271,6 +273,13 @@ routes:
       events: 500
       bytes: 8MiB
     window: 10000
+    timeout: 1m
+    backoff:
+      initial: 1s
+      max: 10m
+    outage_backoff:
+      initial: 1s
+      max: 30s
 relay:
   drain: 30s
   cursor_lease: 15s

@@ -62,6 +62,26 @@ type Route struct {
 	// Window bounds the events delivered beyond the saved position. Defaults
 	// to 10,000.
 	Window int `yaml:"window" min:"1"`
+	// Timeout ends a call to the sink. Defaults to 1 minute.
+	Timeout Duration `yaml:"timeout" min:"10ms"`
+	// Backoff is how long a key waits after its event was refused. Defaults to
+	// 1 second, up to 10 minutes.
+	Backoff Backoff `yaml:"backoff"`
+	// OutageBackoff is how long the route waits while its sink is unavailable.
+	// Defaults to 1 second, up to 30 seconds.
+	OutageBackoff Backoff `yaml:"outage_backoff"`
+}
+
+// Backoff is a wait that doubles from Initial to Max.
+type Backoff struct {
+	Initial Duration `yaml:"initial" min:"1ms"`
+	Max     Duration `yaml:"max" min:"1ms"`
+}
+
+func (b Backoff) check(at string, report Report) {
+	if b.Max < b.Initial {
+		report(at+".max", "must not be less than initial, "+b.Initial.String())
+	}
 }
 
 // SetDefaults fills r with the defaults.
@@ -69,7 +89,9 @@ func (r *Route) SetDefaults() {
 	*r = Route{
 		Lanes:  5,
 		Batch:  Batch{Events: core.DefaultReadEvents, Bytes: core.DefaultReadBytes},
-		Window: 10_000,
+		Window: 10_000, Timeout: Duration(time.Minute),
+		Backoff:       Backoff{Initial: Duration(time.Second), Max: Duration(10 * time.Minute)},
+		OutageBackoff: Backoff{Initial: Duration(time.Second), Max: Duration(30 * time.Second)},
 	}
 }
 
@@ -88,8 +110,8 @@ type Batch struct {
 
 // Relay holds what concerns all routes of the process.
 type Relay struct {
-	// Owner names the process in cursors. Defaults to host name, process id
-	// and a random part; whatever it is, a random part is added.
+	// Owner names the process in cursors, where a part that is random at each
+	// start follows it. Defaults to host name and process id.
 	Owner string `yaml:"owner"`
 	// Drain is how long a stop waits for deliveries under way. Defaults to 30
 	// seconds.
@@ -152,9 +174,14 @@ func (f *File) Validate(report Report) {
 				seen[r.Name] = i
 			}
 		}
+		r.Backoff.check(at+".backoff", report)
+		r.OutageBackoff.check(at+".outage_backoff", report)
 		if _, known := f.Sinks[r.Sink]; !known && r.Sink != "" && len(names) > 0 {
 			report(at+".sink", "no such sink; sinks are: "+strings.Join(names, ", "))
 		}
+	}
+	if f.Relay.Owner != "" && !namePattern.MatchString(f.Relay.Owner) {
+		report("relay.owner", nameRule)
 	}
 	if err := f.Admin.checkListen(); err != nil {
 		report("admin.listen", err.Error())
