@@ -1,3 +1,5 @@
+//go:build !race
+
 package model_test
 
 import (
