@@ -39,19 +39,17 @@ var ErrTooManyCursors = errors.New("a log that is polled can have one cursor onl
 
 // Codes of server errors.
 const (
-	codeIndexOptionsConflict     = 85
-	codeIndexKeySpecsConflict    = 86
-	codeNamespaceExists          = 48
-	codeDuplicateKey             = 11000
-	codeUnauthorized             = 13
-	codeNoSuchTransaction        = 251
-	codeClusterTimeNotAvailable  = 51144
-	codeBSONObjectTooLarge       = 10334
-	codeObjectTooLargeToInsert   = 2
-	codeTransactionTooLarge      = 257
-	labelTransientTransaction    = "TransientTransactionError"
-	transactionNumbersOnlyOnSets = 20
+	codeUnauthorized          = 13
+	codeIllegalOperation      = 20
+	codeNamespaceExists       = 48
+	codeIndexOptionsConflict  = 85
+	codeIndexKeySpecsConflict = 86
+	codeDuplicateKey          = 11000
 )
+
+// labelTransientTransaction marks errors after which a whole transaction may
+// be run again.
+const labelTransientTransaction = "TransientTransactionError"
 
 // hasCode tells whether a server error in err's chain has one of the codes.
 func hasCode(err error, codes ...int) bool {
@@ -69,6 +67,13 @@ func hasCode(err error, codes ...int) bool {
 
 // isServerError tells whether the server answered, and refused.
 func isServerError(err error) bool {
-	_, ok := errors.AsType[mongo.CommandError](err)
+	_, ok := errors.AsType[mongo.ServerError](err)
 	return ok && !mongo.IsNetworkError(err) && !mongo.IsTimeout(err)
+}
+
+// isTransient tells whether the driver's rules ask to try again.
+func isTransient(err error) bool {
+	labeled, ok := errors.AsType[mongo.LabeledError](err)
+	return ok && (labeled.HasErrorLabel(labelTransientTransaction) || labeled.HasErrorLabel("RetryableWriteError") ||
+		labeled.HasErrorLabel("UnknownTransactionCommitResult"))
 }

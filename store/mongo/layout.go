@@ -46,7 +46,7 @@ func (s *Store) storedLayout(ctx context.Context) (int, error) {
 	var meta struct {
 		Version int `bson:"version"`
 	}
-	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: layoutID}}).Decode(&meta)
+	err := s.meta.FindOne(withoutSession(ctx), bson.D{{Key: "_id", Value: layoutID}}).Decode(&meta)
 	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
 		return 0, fmt.Errorf("reading the layout's version: %w", err)
 	}

@@ -36,6 +36,7 @@ type Store struct {
 	server   *deployment
 	checked  bool // the layout version is one that this version reads
 	warnings map[string]bool
+	foreign  foreignSeen
 }
 
 var _ core.Log = (*Store)(nil)
@@ -97,7 +98,7 @@ func (s *Store) deployment(ctx context.Context) (deployment, error) {
 		SetName string `bson:"setName"`
 		Msg     string `bson:"msg"`
 	}
-	if err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+	if err := s.db.RunCommand(withoutSession(ctx), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
 		return deployment{}, fmt.Errorf("asking the server what it is: %w", err)
 	}
 	d := deployment{set: hello.SetName != "" || hello.Msg == "isdbgrid"}

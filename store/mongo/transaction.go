@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -10,8 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
-
-	"github.com/gooutbox/outbox/core"
 )
 
 // transactionKey is where InTransaction keeps what Append must tell it.
@@ -44,7 +41,7 @@ func (s *Store) InTransaction(ctx context.Context, fn func(ctx context.Context) 
 	}
 	fnErr, err := s.transact(ctx, fn)
 	if err != nil && fnErr == nil {
-		if hasCode(err, transactionNumbersOnlyOnSets) {
+		if hasCode(err, codeIllegalOperation) {
 			return fmt.Errorf("committing a transaction: %w (transactions need a replica set: start mongod with --replSet)", err)
 		}
 		return fmt.Errorf("committing a transaction: %w", err)
@@ -89,10 +86,4 @@ func (s *Store) running(ctx context.Context) (bool, error) {
 func (s *Store) transacts(ctx context.Context) bool {
 	server, err := s.deployment(ctx)
 	return err == nil && server.set
-}
-
-// errIsOwn tells errors that this package made a sentence of already.
-func errIsOwn(err error) bool {
-	_, duplicate := errors.AsType[*core.DuplicateIDError](err)
-	return duplicate || errors.Is(err, core.ErrNoTransaction) || errors.Is(err, core.ErrInvalidEvent) || errors.Is(err, ErrOtherClient)
 }

@@ -1,0 +1,230 @@
+package mongo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// keyDocumentSeconds is how long the document of a key that is no longer
+// appended to stays. Removing one is safe at any time: a transaction that
+// touched it conflicts, and is run again.
+const keyDocumentSeconds = 24 * 60 * 60
+
+// wantedIndex is one index that the store needs.
+type wantedIndex struct {
+	coll    *mongo.Collection
+	name    string
+	keys    bson.D
+	partial bson.D
+	expire  *int32
+	// why says what is slow without it.
+	why string
+}
+
+func (s *Store) wantedIndexes(poll bool) []wantedIndex {
+	f := &s.cfg.Fields
+	expire := int32(keyDocumentSeconds)
+	indexes := []wantedIndex{
+		{
+			coll: s.log, name: "outbox_seq", keys: bson.D{{Key: f.Seq, Value: 1}},
+			why: "a cursor's scan and the cleaner read by it",
+		},
+		{
+			coll: s.log, name: "outbox_foreign", keys: bson.D{{Key: f.OccurredAt, Value: 1}, {Key: "_id", Value: 1}},
+			partial: bson.D{{Key: f.Seq, Value: nil}},
+			why:     "a cursor's scan reads events without a seq by it",
+		},
+		{
+			coll: s.jobs, name: "outbox_cursor", keys: bson.D{{Key: "cursor", Value: 1}, {Key: "position.time", Value: 1}},
+			partial: bson.D{{Key: "cursor", Value: op("$exists", true)}},
+			why:     "a new holder loads the jobs of its cursor by it",
+		},
+		{
+			coll: s.jobs, name: "outbox_reference", keys: bson.D{{Key: "reference", Value: 1}},
+			partial: bson.D{{Key: "reference", Value: op("$exists", true)}},
+			why:     "the cleaner looks up by it what it must leave",
+		},
+		{
+			coll: s.keys, name: "outbox_expire", keys: bson.D{{Key: "at", Value: 1}}, expire: &expire,
+			why: "documents of old keys are removed by it",
+		},
+	}
+	if poll {
+		indexes = append(indexes, wantedIndex{
+			coll: s.log, name: "outbox_unpublished", keys: bson.D{{Key: f.PublishedAt, Value: 1}, {Key: f.Seq, Value: 1}},
+			partial: bson.D{{Key: f.PublishedAt, Value: nil}},
+			why:     "events that are still to be delivered are found by it",
+		})
+	}
+	return indexes
+}
+
+// EnsureIndexes creates the store's collections and indexes where they are
+// missing, and notes the layout's version. It is safe to repeat, and to run
+// while events are written. An index that exists under another name serves as
+// well; one that is in the way is an error that names the command to run.
+//
+// Call it before the first Append: a transaction can't create a collection on
+// every version of the server.
+func (s *Store) EnsureIndexes(ctx context.Context) error {
+	if err := s.ensure(ctx); err != nil {
+		return fmt.Errorf("ensuring collections and indexes: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) ensure(ctx context.Context) error {
+	if err := s.checkLayout(ctx); err != nil {
+		return err
+	}
+	poll, err := s.polls(ctx)
+	if err != nil {
+		return err
+	}
+	for _, coll := range []*mongo.Collection{s.log, s.cursors, s.jobs, s.keys, s.meta} {
+		if err := s.db.CreateCollection(ctx, coll.Name()); err != nil && !hasCode(err, codeNamespaceExists) {
+			return fmt.Errorf("creating collection %s: %w", coll.Name(), err)
+		}
+	}
+	if err := s.checkKind(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, w := range s.wantedIndexes(poll) {
+		errs = append(errs, w.ensure(ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return s.writeLayout(ctx)
+}
+
+// checkKind refuses a log that is no ordinary collection.
+func (s *Store) checkKind(ctx context.Context) error {
+	specs, err := s.db.ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: s.log.Name()}})
+	if err != nil {
+		return fmt.Errorf("listing collection %s: %w", s.log.Name(), err)
+	}
+	for _, spec := range specs {
+		if spec.Type != "collection" {
+			return fmt.Errorf("%s is a %s: the log needs an ordinary collection, choose another name", s.log.Name(), spec.Type)
+		}
+		if capped, _ := spec.Options.Lookup("capped").BooleanOK(); capped {
+			return fmt.Errorf("%s is a capped collection, which drops events that were not delivered: choose another name", s.log.Name())
+		}
+	}
+	return nil
+}
+
+func (w wantedIndex) ensure(ctx context.Context) error {
+	opts := options.Index().SetName(w.name)
+	if w.partial != nil {
+		opts.SetPartialFilterExpression(w.partial)
+	}
+	if w.expire != nil {
+		opts.SetExpireAfterSeconds(*w.expire)
+	}
+	_, err := w.coll.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: w.keys, Options: opts})
+	if err == nil {
+		return nil
+	}
+	if !hasCode(err, codeIndexOptionsConflict, codeIndexKeySpecsConflict) {
+		return fmt.Errorf("creating index %s of %s: %w", w.name, w.coll.Name(), err)
+	}
+	found, err := listIndexes(ctx, w.coll)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(found, w.servedBy) {
+		return nil
+	}
+	return w.conflict(found)
+}
+
+// servedBy tells whether an existing index does the work of the wanted one.
+func (w wantedIndex) servedBy(spec bson.Raw) bool {
+	if !w.sameKeys(spec) || w.expire != nil {
+		return false
+	}
+	for _, option := range []string{"sparse", "hidden", "collation"} {
+		if v := spec.Lookup(option); !v.IsZero() && (v.Type != bson.TypeBoolean || v.Boolean()) {
+			return false
+		}
+	}
+	partial, restricted := spec.Lookup("partialFilterExpression").DocumentOK()
+	return !restricted || (w.partial != nil && bytes.Equal(partial, mustMarshal(w.partial)))
+}
+
+func (w wantedIndex) sameKeys(spec bson.Raw) bool {
+	keys, _ := spec.Lookup("key").DocumentOK()
+	have := walk(keys)
+	for _, want := range w.keys {
+		if !have.next() || string(have.name) != want.Key {
+			return false
+		}
+		if n, ok := wholeOf(have.value); !ok || n != 1 {
+			return false
+		}
+	}
+	return !have.next()
+}
+
+// conflict is one line: what, why, and the command to run.
+func (w wantedIndex) conflict(found []bson.Raw) error {
+	blocking, problem := w.name, "has this name and other keys or options"
+	for _, spec := range found {
+		if name, _ := spec.Lookup("name").StringValueOK(); name != w.name && w.sameKeys(spec) {
+			blocking, problem = name, "has the same keys and other options"
+		}
+	}
+	return fmt.Errorf("creating index %s of %s (%s): index %q %s; run db.getCollection(%q).dropIndex(%q), then `outbox indexes`",
+		w.name, w.coll.Name(), w.why, blocking, problem, w.coll.Name(), blocking)
+}
+
+func listIndexes(ctx context.Context, coll *mongo.Collection) ([]bson.Raw, error) {
+	found, err := coll.Indexes().List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the indexes of %s: %w", coll.Name(), err)
+	}
+	var specs []bson.Raw
+	if err := found.All(ctx, &specs); err != nil {
+		return nil, fmt.Errorf("listing the indexes of %s: %w", coll.Name(), err)
+	}
+	return specs, nil
+}
+
+// missingIndexes names the indexes that EnsureIndexes would create.
+func (s *Store) missingIndexes(ctx context.Context, poll bool) ([]string, error) {
+	var missing []string
+	for _, w := range s.wantedIndexes(poll) {
+		found, err := listIndexes(ctx, w.coll)
+		if err != nil {
+			return nil, err
+		}
+		exists := func(spec bson.Raw) bool {
+			name, _ := spec.Lookup("name").StringValueOK()
+			return w.servedBy(spec) || (name == w.name && w.sameKeys(spec))
+		}
+		if !slices.ContainsFunc(found, exists) {
+			missing = append(missing, strings.Join([]string{w.coll.Name(), w.name}, "."))
+		}
+	}
+	return missing, nil
+}
+
+// mustMarshal encodes a document of this package's own.
+func mustMarshal(doc bson.D) bson.Raw {
+	raw, err := bson.Marshal(doc)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}

@@ -1,0 +1,79 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/gooutbox/outbox/core"
+)
+
+// lagBound is how many events Lag counts.
+const lagBound = 100_000
+
+// Lag counts the events that were written after the cursor's position, up to
+// 100,000. It goes by seq, the time of the insert: an event of a transaction
+// that was open long may be missed for a while, and one without a seq is not
+// counted beside a change stream. A cursor that doesn't exist is behind by the
+// whole log.
+func (s *Store) Lag(ctx context.Context, name string) (core.Lag, error) {
+	poll, err := s.polls(ctx)
+	if err != nil {
+		return core.Lag{}, err
+	}
+	var doc cursorDoc
+	err = s.cursors.FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Decode(&doc)
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		return core.Lag{}, fmt.Errorf("reading cursor %q: %w", name, err)
+	}
+	seq := s.cfg.Fields.Seq
+	filter := bson.D{}
+	if from := lagFrom(doc, poll); !poll || !from.IsZero() {
+		filter = append(filter, bson.E{Key: seq, Value: op("$gt", from)})
+	}
+	if poll || (doc.Scan != nil && doc.Scan.First && !doc.Scan.Published) {
+		filter = append(bson.D{{Key: s.cfg.Fields.PublishedAt, Value: nil}}, filter...)
+	}
+	found, err := s.log.Aggregate(ctx, bson.A{
+		op("$match", filter),
+		op("$sort", bson.D{{Key: seq, Value: 1}}),
+		op("$limit", lagBound),
+		op("$group", bson.D{
+			{Key: "_id", Value: nil}, {Key: "events", Value: op("$sum", int64(1))},
+			{Key: "oldest", Value: op("$first", "$"+seq)}, {Key: "now", Value: op("$first", "$$NOW")},
+		}),
+	})
+	if err != nil {
+		return core.Lag{}, fmt.Errorf("counting what cursor %q has before it: %w", name, err)
+	}
+	defer found.Close(ctx) //nolint:errcheck // nothing was written
+	var counted []struct {
+		Events int64          `bson:"events"`
+		Oldest bson.Timestamp `bson:"oldest"`
+		Now    time.Time      `bson:"now"`
+	}
+	if err := found.All(ctx, &counted); err != nil {
+		return core.Lag{}, fmt.Errorf("counting what cursor %q has before it: %w", name, err)
+	}
+	if len(counted) == 0 {
+		return core.Lag{}, nil
+	}
+	return core.Lag{Events: counted[0].Events, Age: max(0, counted[0].Now.Sub(timeOf(counted[0].Oldest)))}, nil
+}
+
+// lagFrom is the seq after which events are still to be settled.
+func lagFrom(doc cursorDoc, poll bool) bson.Timestamp {
+	switch {
+	case poll:
+		return doc.From
+	case doc.Scan != nil && doc.Scan.Seq.IsZero():
+		return doc.From
+	case doc.Scan != nil:
+		return doc.Scan.Seq
+	}
+	return doc.Position.Time
+}

@@ -1,0 +1,216 @@
+package mongo
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/gooutbox/outbox/core"
+)
+
+// jobID is the _id of a job that came from a cursor. Its fields are in this
+// order.
+type jobID struct {
+	Log    string        `bson:"log"`
+	Cursor string        `bson:"cursor"`
+	Event  bson.RawValue `bson:"event"`
+}
+
+// parkedJob is the stored form of such a job.
+type parkedJob struct {
+	ID      jobID  `bson:"_id"`
+	EventID string `bson:"event_id,omitempty"`
+
+	Aggregate        string       `bson:"aggregate,omitempty"`
+	AggregateID      string       `bson:"aggregate_id,omitempty"`
+	Type             string       `bson:"event_type,omitempty"`
+	Payload          *bson.Binary `bson:"payload,omitempty"`
+	ContentType      string       `bson:"content_type,omitempty"`
+	Version          int          `bson:"version,omitempty"`
+	AggregateVersion int64        `bson:"aggregate_version,omitempty"`
+	Headers          bson.D       `bson:"headers,omitempty"`
+	Tenant           string       `bson:"tenant,omitempty"`
+	OccurredAt       time.Time    `bson:"occurred_at,omitempty"`
+	CorrelationID    string       `bson:"correlation_id,omitempty"`
+	Codec            string       `bson:"codec,omitempty"`
+	KeyID            string       `bson:"key_id,omitempty"`
+	// Document is a stored document that is no event, as it is.
+	Document bson.Raw `bson:"document,omitempty"`
+	// Reference is the _id of an event that is too large to be copied. The
+	// cleaner leaves it.
+	Reference bson.RawValue `bson:"reference,omitempty"`
+
+	Sink       string         `bson:"sink"`
+	State      core.JobState  `bson:"state"`
+	Attempts   int            `bson:"attempts"`
+	EnqueuedAt time.Time      `bson:"enqueued_at"`
+	FinishedAt time.Time      `bson:"finished_at"`
+	Failure    storedFailure  `bson:"failure"`
+	Cursor     string         `bson:"cursor"`
+	Position   storedPosition `bson:"position"`
+}
+
+type storedFailure struct {
+	Code   string    `bson:"code"`
+	Reason string    `bson:"reason"`
+	At     time.Time `bson:"at"`
+}
+
+// Park writes failed jobs. Jobs and fence are one transaction; see parkSingly
+// for a standalone.
+func (c *cursor) Park(ctx context.Context, entries []core.Parked) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	err := c.park(ctx, entries, false)
+	if isServerError(err) && !isTransient(err) {
+		// A document that can't be stored inside another one, such as one that is
+		// nested as deep as the server allows.
+		c.store.logger.WarnContext(ctx, "failed events could not be copied, references to them are kept",
+			"cursor", c.doc.Name, "error", err)
+		err = c.park(ctx, entries, true)
+	}
+	if err != nil {
+		return fmt.Errorf("parking events of cursor %q: %w", c.doc.Name, err)
+	}
+	for _, e := range entries {
+		c.addJob(e.Entry.Mark.(*mark).id)
+	}
+	return nil
+}
+
+func (c *cursor) park(ctx context.Context, entries []core.Parked, refer bool) error {
+	now, err := c.store.now(ctx)
+	if err != nil {
+		return err
+	}
+	jobs := make([]bson.Raw, len(entries))
+	for i := range entries {
+		if jobs[i], err = c.job(ctx, &entries[i], now, refer); err != nil {
+			return err
+		}
+	}
+	if !c.store.transacts(ctx) {
+		return c.parkSingly(ctx, jobs)
+	}
+	_, err = c.store.transact(ctx, func(ctx context.Context) error {
+		if err := c.write(ctx, nil); err != nil {
+			return err
+		}
+		return c.store.insertJobs(ctx, jobs)
+	})
+	return err
+}
+
+// parkSingly is the order where there are no transactions. The fence is tested
+// before and after: a holder that was replaced in between has left a job, but
+// marks nothing, and learns that its term is over. A crash after the jobs leaves
+// events that are not marked; the next term knows their jobs.
+func (c *cursor) parkSingly(ctx context.Context, jobs []bson.Raw) error {
+	if err := c.write(ctx, nil); err != nil {
+		return err
+	}
+	if err := c.store.insertJobs(ctx, jobs); err != nil {
+		return err
+	}
+	return c.write(ctx, nil)
+}
+
+// insertJobs writes the jobs that don't exist yet. A duplicate would end a
+// transaction, so it looks first: only the holder parks.
+func (s *Store) insertJobs(ctx context.Context, jobs []bson.Raw) error {
+	ids := make(bson.A, len(jobs))
+	for i, job := range jobs {
+		ids[i] = job.Lookup("_id")
+	}
+	found, err := s.jobs.Find(ctx, bson.D{{Key: "_id", Value: op("$in", ids)}}, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	if err != nil {
+		return err
+	}
+	defer found.Close(ctx) //nolint:errcheck // nothing was written
+	known := map[string]bool{}
+	for found.Next(ctx) {
+		known[idKey(found.Current.Lookup("_id"))] = true
+	}
+	if err := found.Err(); err != nil {
+		return err
+	}
+	var missing []bson.Raw
+	for _, job := range jobs {
+		if key := idKey(job.Lookup("_id")); !known[key] {
+			known[key] = true
+			missing = append(missing, job)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err = s.jobs.InsertMany(ctx, missing, options.InsertMany().SetOrdered(false))
+	if mongo.IsDuplicateKeyError(err) && mongo.SessionFromContext(ctx) == nil {
+		return nil // parked meanwhile by a holder that was replaced
+	}
+	return err
+}
+
+// job is the stored form of one entry. What can't be copied is referred to.
+func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer bool) (bson.Raw, error) {
+	at, err := ownMark(p.Entry.Mark)
+	if err != nil {
+		return nil, err
+	}
+	e := &p.Entry.Event
+	job := parkedJob{
+		ID:      jobID{Log: c.store.log.Name(), Cursor: c.doc.Name, Event: at.id},
+		EventID: e.ID, Aggregate: e.Aggregate, AggregateID: e.AggregateID, Type: e.Type,
+		ContentType: e.ContentType, Version: e.Version, AggregateVersion: e.AggregateVersion,
+		Headers: sortedHeaders(e.Headers), Tenant: e.Tenant, OccurredAt: e.OccurredAt, CorrelationID: e.CorrelationID,
+		Sink: p.Sink, State: core.JobFailed, Attempts: p.Attempts, EnqueuedAt: now, FinishedAt: now,
+		Failure: storedFailure{Code: p.Failure.Code, Reason: cutReason(p.Failure.Reason), At: now},
+		Cursor:  c.doc.Name, Position: stored(at.pos),
+	}
+	switch {
+	case refer:
+		job.Reference = at.id
+	case at.raw != nil:
+		job.Document = at.raw
+	default:
+		payload, codec, keyID, err := c.store.seal(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		job.Payload, job.Codec, job.KeyID = &bson.Binary{Data: payload}, codec, keyID
+	}
+	doc, err := bson.Marshal(job)
+	if err == nil && len(doc) <= maxDocumentBytes {
+		return doc, nil
+	}
+	if refer {
+		return nil, fmt.Errorf("encoding the job of an event: %d bytes, limit %d: %w", len(doc), maxDocumentBytes, err)
+	}
+	return c.job(ctx, p, now, true)
+}
+
+// cutReason keeps what the layout allows of a reason, whole characters only.
+func cutReason(reason string) string {
+	reason = strings.ToValidUTF8(reason, "\uFFFD")
+	if len(reason) <= core.MaxReasonBytes {
+		return reason
+	}
+	return strings.ToValidUTF8(reason[:core.MaxReasonBytes], "")
+}
+
+// now is the server's time.
+func (s *Store) now(ctx context.Context) (time.Time, error) {
+	var hello struct {
+		LocalTime time.Time `bson:"localTime"`
+	}
+	if err := s.db.RunCommand(withoutSession(ctx), bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		return time.Time{}, fmt.Errorf("asking for the server's time: %w", err)
+	}
+	return hello.LocalTime, nil
+}
