@@ -43,10 +43,6 @@ type cursorDoc struct {
 	Position storedPosition `bson:"position"`
 	// Scan is there while a scan runs.
 	Scan *scanState `bson:"scan,omitempty"`
-	// Since is where a cursor that begins now (its first fence) or at a time
-	// began; zero for the beginning of the log. It is written when the document
-	// is created and never changes.
-	Since bson.Timestamp `bson:"since,omitzero"`
 	// Fruitless counts the terms since the position last moved.
 	Fruitless int          `bson:"fruitless"`
 	Suspect   *suspectNote `bson:"suspect,omitempty"`
@@ -67,7 +63,7 @@ type scanState struct {
 	At bson.Timestamp `bson:"at"`
 	// From is the lowest seq that the scan reads, however often it starts anew:
 	// zero for a scan of the whole log.
-	From bson.Timestamp `bson:"from,omitzero"`
+	From bson.Timestamp `bson:"from,omitempty"`
 	// Seq is that of the last entry before the first unsettled one.
 	Seq bson.Timestamp `bson:"seq"`
 	// OccurredAt and ID are those of the last settled entry among the foreign
