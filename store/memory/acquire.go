@@ -29,6 +29,8 @@ type cursorState struct {
 	createdClock     uint64
 	includePublished bool
 
+	// moved tells whether a Save of the present term moved the position.
+	moved     bool
 	fruitless int
 	suspect   suspectNote
 }
@@ -101,10 +103,14 @@ func (s *Store) takeOver(req core.AcquireRequest, sent time.Time) (*cursor, erro
 			return nil, &core.HeldError{Cursor: req.Name, Owner: state.owner, Revision: revision}
 		}
 		state.fruitless++
+		if state.moved {
+			state.fruitless = 0
+		}
 	}
 	s.clock++
 	state.fence, state.owner, state.marking = s.clock, req.Owner, req.Marking
 	state.leaseUntil = now.Add(req.Lease)
+	state.moved = false
 	state.revision++
 	s.wake()
 	return &cursor{

@@ -113,7 +113,7 @@ func (c *cursor) Save(_ context.Context, settled []core.Mark) error {
 			}
 			if m.pos.Compare(c.state.position) > 0 {
 				c.state.position = m.pos
-				c.state.fruitless = 0
+				c.state.moved = true
 			}
 			if d := s.ids[m.id]; d != nil && c.state.marking {
 				d.published, d.publishedClock = s.cfg.Now(), s.clock
