@@ -156,6 +156,17 @@ log: {level: debug, format: json}
 	}
 }
 
+func TestAListMayBeOneValue(t *testing.T) {
+	t.Parallel()
+	f := load(t, strings.Replace(least, `["127.0.0.1:9092"]`, `"one:1, two:2"`, 1)+"  - {name: b, sink: events, match: {types: order.placed}}\n")
+	if got := f.Sinks["events"].Options.(*brokerOptions).Brokers; len(got) != 2 || got[1] != "two:2" {
+		t.Errorf("brokers = %q", got)
+	}
+	if got := f.Routes[1].Match.Types; len(got) != 1 || got[0] != "order.placed" {
+		t.Errorf("types = %q", got)
+	}
+}
+
 func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 	t.Parallel()
 	replace := func(old, new string) string {
@@ -190,7 +201,8 @@ func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 		"no such sink":       {replace("sink: events", "sink: event"), "line 6: routes[0].sink: no such sink; sinks are: events"},
 		"same cursor":        {least + "  - {name: kafka, sink: events}\n", "line 7: routes[1].name: routes[0] has this name too: each route is a cursor of its own"},
 		"route name":         {replace("name: kafka", "name: a/b"), "line 6: routes[0].name: must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with a letter or digit"},
-		"list wanted":        {replace(`["127.0.0.1:9092"]`, "x"), "line 4: sinks.events.brokers: must be a list, not a single value"},
+		"list wanted":        {replace(`["127.0.0.1:9092"]`, "{a: b}"), "line 4: sinks.events.brokers: must be a list, not a mapping"},
+		"no words":           {replace(`["127.0.0.1:9092"]`, "', '"), "line 4: sinks.events.brokers: is empty: name at least one"},
 		"value wanted":       {replace(`"{{ .Type }}"`, "[a]"), "line 4: sinks.events.topic: must be a single value, not a list"},
 		"own tag":            {replace(`"{{ .Type }}"`, "!hunter2 x"), "line 4: sinks.events.topic: begins with !: put the value in quotes"},
 		"enum":               {replace("type: broker,", "type: broker, acks: some,"), "line 4: sinks.events.acks: must be one of all, leader"},

@@ -127,6 +127,12 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return
 	}
+	if n.Kind == yaml.ScalarNode && v.Type().Elem().Kind() == reflect.String {
+		if s, ok := d.scalar(n, path, v); ok {
+			v.Set(reflect.ValueOf(words(s)))
+		}
+		return
+	}
 	if n.Kind != yaml.SequenceNode {
 		d.report(path, n.Line, "must be a list, not %s", kindOf(n))
 		return
@@ -136,6 +142,17 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 		d.value(item, list.Index(i), fmt.Sprintf("%s[%d]", path, i), "")
 	}
 	v.Set(list)
+}
+
+// words splits a list that is given as one value, as a variable gives it.
+func words(s string) []string {
+	var list []string
+	for word := range strings.SplitSeq(s, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			list = append(list, word)
+		}
+	}
+	return list
 }
 
 // choice decodes a store, {type: options}, or a sink, {type: kafka, options}.
