@@ -1,0 +1,220 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gooutbox/outbox/core"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Config configures a Relay. Log, Sinks and Routes are required; the zero value
+// of every other field is useful.
+type Config struct {
+	// Log is where events are read. Required. Defaults to nil.
+	Log core.Log
+	// Sinks are the destinations by the names that routes use. The relay calls
+	// Deliver and nothing else: closing them after Run has returned is the
+	// caller's. Defaults to none.
+	Sinks map[string]core.Sink
+	// Routes are the cursors to run. At least one is required. Defaults to
+	// none.
+	Routes []Route
+	// Owner names this process in the cursors that it holds. It must differ
+	// from that of any other start, also of the same program on the same
+	// machine: see NewOwner. Defaults to NewOwner().
+	Owner string
+	// Logger receives what people should know. Defaults to slog.Default().
+	Logger *slog.Logger
+	// MeterProvider receives the metrics. Defaults to otel.GetMeterProvider().
+	MeterProvider metric.MeterProvider
+	// TracerProvider receives a span for each call to a sink. Defaults to
+	// otel.GetTracerProvider().
+	TracerProvider trace.TracerProvider
+	// Drain is how long Run waits for calls to sinks that are under way when
+	// its context ends; then their contexts end. Defaults to 30 seconds.
+	Drain time.Duration
+	// CursorLease is how long a cursor stays with a process that is silent.
+	// Defaults to core.DefaultCursorLease, 15 seconds.
+	CursorLease time.Duration
+	// Retention is the age from which on events that every cursor has passed
+	// are removed. Negative keeps them for ever. Defaults to 7 days.
+	Retention time.Duration
+	// CleanInterval is the time between two rounds of the cleaner, which runs
+	// while this process holds a cursor. Defaults to 5 minutes.
+	CleanInterval time.Duration
+	// StoreBackoff is how long to wait after the store failed. Defaults to 100
+	// milliseconds, up to 10 seconds.
+	StoreBackoff Backoff
+}
+
+// Route is one cursor: which events go to which sink, and how.
+type Route struct {
+	// Name of the cursor. It is stored: a route with a new name starts anew.
+	// Required. Defaults to nothing.
+	Name string
+	// Sink is a key of Config.Sinks. Required. Defaults to nothing.
+	Sink string
+	// Start says where a cursor that doesn't exist yet begins. Defaults to the
+	// beginning of the log.
+	Start core.Start
+	// Match selects events; the others are passed over. Defaults to all.
+	Match Match
+	// Marking sets published_at on delivered events, beside the cursor's
+	// position. Defaults to false.
+	Marking bool
+	// Lanes is how many calls to the sink run at once. Defaults to 5.
+	Lanes int
+	// BatchEvents bounds one read of the log and one call to the sink, in
+	// events. Defaults to core.DefaultReadEvents, 500.
+	BatchEvents int
+	// BatchBytes bounds the same in bytes, except that one event always fits.
+	// Three times as much may wait in memory. Defaults to
+	// core.DefaultReadBytes, 8 MiB.
+	BatchBytes int
+	// Window bounds the events read beyond the saved position, and so what is
+	// repeated after a take-over. Defaults to 10,000.
+	Window int
+	// Timeout ends the context of a call to the sink. Defaults to 1 minute.
+	Timeout time.Duration
+	// Backoff is how long a key waits after its event was refused, or after
+	// its outcome was unknown. Defaults to 1 second, up to 10 minutes.
+	Backoff Backoff
+	// OutageBackoff is how long the route waits while its sink is unavailable.
+	// Defaults to 1 second, up to 30 seconds.
+	OutageBackoff Backoff
+}
+
+// Defaults of Config and Route.
+const (
+	DefaultDrain         = 30 * time.Second
+	DefaultRetention     = 7 * 24 * time.Hour
+	DefaultCleanInterval = 5 * time.Minute
+	DefaultLanes         = 5
+	DefaultWindow        = 10_000
+	DefaultTimeout       = time.Minute
+)
+
+// minLease is the shortest cursor lease: below it, scheduling delays of a
+// healthy process would lose it.
+const minLease = 100 * time.Millisecond
+
+// Validate reports every problem of the configuration at once, joined, or nil.
+func (c Config) Validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Log == nil {
+		add("Log is nil: give the store that holds the events")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
+		if c.Sinks[name] == nil {
+			add("Sinks[%q] is nil", name)
+		}
+	}
+	if len(c.Routes) == 0 {
+		add("Routes is empty: give at least one")
+	}
+	if len(c.Owner) > core.MaxNameBytes {
+		add("Owner is too long: %d bytes, limit %d", len(c.Owner), core.MaxNameBytes)
+	}
+	if c.CursorLease != 0 && c.CursorLease < minLease {
+		add("CursorLease is %v: must be at least %v, or 0 for the default", c.CursorLease, minLease)
+	}
+	addNegative(add, "Drain", c.Drain)
+	addNegative(add, "CleanInterval", c.CleanInterval)
+	c.StoreBackoff.check(add, "StoreBackoff")
+	seen := map[string]bool{}
+	for i := range c.Routes {
+		c.Routes[i].check(add, i, c.Sinks)
+		if name := c.Routes[i].Name; name != "" {
+			if seen[name] {
+				add("Routes[%d] is named %q like an earlier one: each needs its own cursor", i, name)
+			}
+			seen[name] = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Route) check(add func(string, ...any), i int, sinks map[string]core.Sink) {
+	at := fmt.Sprintf("Routes[%d]", i)
+	switch {
+	case r.Name == "":
+		add("%s has no Name: it names the stored cursor", at)
+	case len(r.Name) > core.MaxNameBytes:
+		add("%s.Name is too long: %d bytes, limit %d", at, len(r.Name), core.MaxNameBytes)
+	default:
+		at = fmt.Sprintf("Routes[%d] (%s)", i, r.Name)
+	}
+	if r.Sink == "" {
+		add("%s has no Sink: give a key of Sinks", at)
+	} else if _, ok := sinks[r.Sink]; !ok {
+		add("%s.Sink is %q, which Sinks does not hold", at, r.Sink)
+	}
+	if r.Start.Now && !r.Start.At.IsZero() {
+		add("%s.Start has both Now and At: choose one", at)
+	}
+	r.Match.check(add, at)
+	addNegative(add, at+".Lanes", r.Lanes)
+	addNegative(add, at+".BatchEvents", r.BatchEvents)
+	addNegative(add, at+".BatchBytes", r.BatchBytes)
+	addNegative(add, at+".Window", r.Window)
+	addNegative(add, at+".Timeout", r.Timeout)
+	r.Backoff.check(add, at+".Backoff")
+	r.OutageBackoff.check(add, at+".OutageBackoff")
+}
+
+func addNegative[T int | time.Duration](add func(string, ...any), field string, v T) {
+	if v < 0 {
+		add("%s is %v: must not be negative", field, v)
+	}
+}
+
+// orDefault sets v to d if it is the zero value.
+func orDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// withDefaults returns a copy of c, which is valid, without zero fields.
+func (c Config) withDefaults() Config {
+	if c.Owner == "" {
+		c.Owner = NewOwner()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.MeterProvider == nil {
+		c.MeterProvider = otel.GetMeterProvider()
+	}
+	if c.TracerProvider == nil {
+		c.TracerProvider = otel.GetTracerProvider()
+	}
+	orDefault(&c.Drain, DefaultDrain)
+	orDefault(&c.CursorLease, core.DefaultCursorLease)
+	orDefault(&c.Retention, DefaultRetention)
+	orDefault(&c.CleanInterval, DefaultCleanInterval)
+	c.StoreBackoff.setDefaults(100*time.Millisecond, 10*time.Second)
+	c.Sinks = maps.Clone(c.Sinks)
+	c.Routes = slices.Clone(c.Routes)
+	for i := range c.Routes {
+		r := &c.Routes[i]
+		orDefault(&r.Lanes, DefaultLanes)
+		orDefault(&r.BatchEvents, core.DefaultReadEvents)
+		orDefault(&r.BatchBytes, core.DefaultReadBytes)
+		orDefault(&r.Window, DefaultWindow)
+		orDefault(&r.Timeout, DefaultTimeout)
+		r.Backoff.setDefaults(time.Second, 10*time.Minute)
+		r.OutageBackoff.setDefaults(time.Second, 30*time.Second)
+		r.Match = r.Match.clone()
+	}
+	return c
+}

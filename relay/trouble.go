@@ -1,0 +1,92 @@
+package relay
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// trouble tells people once when a thing begins to fail and once when all of it
+// works again. Several operations may fail beside each other.
+type trouble struct {
+	log        *slog.Logger
+	begin, end string // the lines to log
+
+	any     atomic.Bool // so that ok costs nothing while all is well
+	mu      sync.Mutex
+	failing map[string]struct{}
+	since   time.Time
+	last    error
+}
+
+// failed tells that the operation failed. attrs go with the line if it is the
+// first.
+func (t *trouble) failed(op string, err error, attrs ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failing == nil {
+		t.failing = map[string]struct{}{}
+	}
+	if len(t.failing) == 0 {
+		t.since = time.Now()
+		t.any.Store(true)
+		t.log.Warn(t.begin, append([]any{"error", err}, attrs...)...)
+	}
+	t.failing[op] = struct{}{}
+	t.last = err
+}
+
+// ok tells that the operation works.
+func (t *trouble) ok(op string) {
+	if !t.any.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, was := t.failing[op]; !was {
+		return
+	}
+	delete(t.failing, op)
+	if len(t.failing) == 0 {
+		t.log.Info(t.end, "after", time.Since(t.since).Round(time.Millisecond))
+		t.any.Store(false)
+		t.since, t.last = time.Time{}, nil
+	}
+}
+
+// collapse is for when the operations that may be failing are not tried again
+// soon: the next success or failure of op speaks for all of them.
+func (t *trouble) collapse(op string) {
+	if !t.any.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.failing) > 0 {
+		clear(t.failing)
+		t.failing[op] = struct{}{}
+	}
+}
+
+// reset forgets what fails, without a word: it is not known any more.
+func (t *trouble) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.failing)
+	t.any.Store(false)
+	t.since, t.last = time.Time{}, nil
+}
+
+// now returns what fails at present, and since when.
+func (t *trouble) now() (reason string, since time.Time) {
+	if !t.any.Load() {
+		return "", time.Time{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last != nil {
+		reason = t.last.Error()
+	}
+	return reason, t.since
+}
