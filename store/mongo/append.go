@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// maxDocumentBytes is the largest stored document that a change event can
-	// carry: the server's limit of 16 MiB for any document, less what the change
-	// event adds to it.
+	// maxDocumentBytes is the largest document that is stored. The server takes
+	// 16 MiB, and 16 KiB more for what a change event adds to it; as much is left
+	// for what a tool on the way may add.
 	maxDocumentBytes = 16<<20 - 16<<10
 	// LargestEventBytes bounds Config.MaxEventBytes. The stored document of an
 	// event of this size fits into one change event, unless it has thousands
