@@ -92,7 +92,7 @@ func TestNoTwoCallsGetOnePort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer port.release()
+		t.Cleanup(port.release)
 		if taken[port.number] {
 			t.Fatalf("port %d was given twice", port.number)
 		}

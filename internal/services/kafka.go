@@ -49,7 +49,7 @@ type Kafka struct {
 // StartKafka starts a broker and returns when it answers. ctx bounds the start
 // only. The caller must Close it.
 func StartKafka(ctx context.Context, config KafkaConfig) (*Kafka, error) {
-	return startKafka(ctx, config, func() (*folder, error) { return newFolder("kafka") })
+	return startKafka(ctx, config, func() (*folder, error) { return newFolder(ctx, "kafka") })
 }
 
 func startKafka(ctx context.Context, config KafkaConfig, newFolder func() (*folder, error)) (*Kafka, error) {

@@ -107,7 +107,7 @@ func TestServersEndWithTheProcessThatStartedThem(t *testing.T) {
 	if len(processesOf(t, dir)) != 1 {
 		t.Fatalf("processes %v run on %s, want one", processesOf(t, dir), dir)
 	}
-	if err := services.Sweep(); err != nil {
+	if err := services.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); err != nil {
@@ -118,7 +118,7 @@ func TestServersEndWithTheProcessThatStartedThem(t *testing.T) {
 	}
 	_ = cmd.Wait() // was killed
 	awaitNoProcess(t, dir)
-	if err := services.Sweep(); err != nil {
+	if err := services.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {

@@ -72,13 +72,12 @@ func (c MongodConfig) withDefaults() (MongodConfig, error) {
 type Mongo struct {
 	config MongodConfig
 	nodes  []*MongoNode
-	key    string // file with the nodes' common secret; empty without Auth
 }
 
 // StartMongod starts a deployment and returns when it takes writes. ctx bounds
 // the start only. The caller must Close it.
 func StartMongod(ctx context.Context, config MongodConfig) (*Mongo, error) {
-	return startMongod(ctx, config, func() (*folder, error) { return newFolder("mongod") })
+	return startMongod(ctx, config, func() (*folder, error) { return newFolder(ctx, "mongod") })
 }
 
 func startMongod(ctx context.Context, config MongodConfig, newFolder func() (*folder, error)) (*Mongo, error) {

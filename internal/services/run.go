@@ -33,7 +33,7 @@ func Run(ctx context.Context, selection Selection, command []string) (status int
 		for _, server := range servers {
 			err = errors.Join(err, server.Close())
 		}
-		err = errors.Join(err, Sweep()) // also what the command's own servers left
+		err = errors.Join(err, Sweep(ctx)) // also what the command's own servers left
 	}()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -57,7 +57,7 @@ func startUnlessSignalled(ctx context.Context, signals <-chan os.Signal, wanted 
 		case <-started:
 		}
 	}()
-	return startAll(ctx, wanted, ports, newFolder)
+	return startAll(ctx, wanted, ports, func(name string) (*folder, error) { return newFolder(ctx, name) })
 }
 
 // runCommand runs a command to its end and passes signals on.

@@ -74,10 +74,10 @@ func execute(args []string, out io.Writer) (int, error) {
 	case "up":
 		tools(ctx)
 		variables, err := services.Up(ctx, *dir, selection)
-		return 0, print(out, variables, err)
+		return 0, export(out, variables, err)
 	case "env":
 		variables, err := services.Running(ctx, *dir)
-		return 0, print(out, variables, err)
+		return 0, export(out, variables, err)
 	case "down":
 		return 0, services.Down(ctx, *dir)
 	}
@@ -92,7 +92,7 @@ func tools(ctx context.Context) {
 	}
 }
 
-func print(out io.Writer, variables []services.Variable, err error) error {
+func export(out io.Writer, variables []services.Variable, err error) error {
 	if err != nil {
 		return err
 	}
