@@ -78,6 +78,19 @@ type Backoff struct {
 	Max     Duration `yaml:"max" min:"1ms"`
 }
 
+func (m Match) check(at string, report Report) {
+	for _, field := range []struct {
+		name string
+		list []string
+	}{{"aggregates", m.Aggregates}, {"types", m.Types}} {
+		for i, name := range field.list {
+			if star := strings.IndexByte(name, '*'); name == "" || star >= 0 && star != len(name)-1 {
+				report(fmt.Sprintf("%s.%s[%d]", at, field.name, i), "must be a name; a star may stand at its end only")
+			}
+		}
+	}
+}
+
 func (b Backoff) check(at string, report Report) {
 	if b.Max < b.Initial {
 		report(at+".max", "must not be less than initial, "+b.Initial.String())
@@ -96,7 +109,8 @@ func (r *Route) SetDefaults() {
 }
 
 // Match selects events. Both lists empty match all; one list matches by any of
-// its entries, both must match.
+// its entries, both must match. A star at the end of an entry stands for any
+// rest.
 type Match struct {
 	Aggregates []string `yaml:"aggregates"`
 	Types      []string `yaml:"types"`
@@ -174,6 +188,7 @@ func (f *File) Validate(report Report) {
 				seen[r.Name] = i
 			}
 		}
+		r.Match.check(at+".match", report)
 		r.Backoff.check(at+".backoff", report)
 		r.OutageBackoff.check(at+".outage_backoff", report)
 		if _, known := f.Sinks[r.Sink]; !known && r.Sink != "" && len(names) > 0 {
