@@ -78,6 +78,7 @@ func (t *term) pick(b *batch) bool {
 		t.keys.ready.popFront()
 		if t.careful && t.gate.limit == 1 {
 			if t.crashedBefore(head) {
+				head.attempts = t.found.SuspectCount
 				t.setAside(k, core.Failure{Code: core.CodeCrashed, Reason: t.crashReason()})
 				continue
 			}

@@ -92,6 +92,7 @@ func (t *term) settleFailed(k *key, r *core.Result, calledWith int, n tally, now
 	othersPass := n[core.Delivered] > 0 || calledWith == 1 && s.asked && t.passes > s.passes
 	switch r.Outcome {
 	case core.Rejected:
+		s.attempts++
 		t.setAside(k, core.Failure{Code: core.CodeRejected, Reason: reason.Error()})
 		return
 	case core.Refused:
