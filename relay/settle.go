@@ -109,6 +109,8 @@ func (t *term) settleFailed(k *key, r *core.Result, calledWith int, n tally, now
 		}
 	case core.Unavailable:
 		if !othersPass {
+			// It may have taken the whole call down, more than once.
+			s.alone = s.alone || s.asked && t.passes > s.passes
 			t.shutGate(now, reason)
 			t.keys.resume(k)
 		} else if !t.suspect(k, s, reason, now) {
