@@ -1,0 +1,51 @@
+// Command bench measures the way of an event from MongoDB to Kafka on real
+// servers, named by MONGODB_URL and KAFKA_BROKERS.
+//
+//	go run ./bench log      # drains a backlog: events a second, commands, memory
+//	go run ./bench latency  # from commit to consumer, at a steady rate
+//
+// Both take --json and --help. What drains is a process of its own, started
+// when the backlog is stored, so that its memory and CPU time are its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	commands := map[string]func(context.Context, servers, []string) error{
+		"log": benchLog, "latency": benchLatency,
+		// What these two started: not for people.
+		"drain-child": drainChild, "alone-child": aloneChild,
+	}
+	if len(args) == 0 || commands[args[0]] == nil {
+		return errors.New("say what to measure: log or latency")
+	}
+	s := servers{mongoURL: os.Getenv("MONGODB_URL"), brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ",")}
+	if s.mongoURL == "" || s.brokers[0] == "" {
+		return errors.New("set MONGODB_URL and KAFKA_BROKERS, as `make services` prints them")
+	}
+	return commands[args[0]](ctx, s, args[1:])
+}
+
+// servers is where MongoDB and Kafka are.
+type servers struct {
+	mongoURL string
+	brokers  []string
+}

@@ -1,0 +1,59 @@
+// Relay brings the events of the order service to Kafka, from within a program
+// of one's own. It does what `outbox relay --config outbox.yaml` does.
+package main
+
+import (
+	"cmp"
+	"context"
+	"log"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/relay"
+	kafkasink "github.com/gooutbox/outbox/sink/kafka"
+	mongostore "github.com/gooutbox/outbox/store/mongo"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	client, err := mongo.Connect(options.Client().ApplyURI(cmp.Or(os.Getenv("MONGODB_URL"), "mongodb://127.0.0.1:27017/?replicaSet=rs0")))
+	if err != nil {
+		return err
+	}
+	defer client.Disconnect(context.WithoutCancel(ctx)) //nolint:errcheck // the program ends
+	store, err := mongostore.New(client.Database(cmp.Or(os.Getenv("DATABASE"), "shop")), mongostore.Config{})
+	if err != nil {
+		return err
+	}
+	sink, err := kafkasink.New(kafkasink.Config{
+		Brokers:      strings.Split(cmp.Or(os.Getenv("KAFKA_BROKERS"), "127.0.0.1:9092"), ","),
+		Topic:        "shop.{{ .Aggregate }}",
+		CreateTopics: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer sink.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the program ends
+	r, err := relay.New(relay.Config{
+		Log:    store,
+		Sinks:  map[string]core.Sink{"events": sink},
+		Routes: []relay.Route{{Name: "kafka", Sink: "events"}},
+	})
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx) // until SIGTERM or SIGINT
+}
