@@ -34,6 +34,9 @@ func nodeOf(v reflect.Value) *yaml.Node {
 		if err != nil || len(text) == 0 {
 			return nil
 		}
+		if v.CanInt() {
+			return &yaml.Node{Kind: yaml.ScalarNode, Value: string(text)}
+		}
 		return scalarNode(string(text))
 	}
 	switch v.Kind() {

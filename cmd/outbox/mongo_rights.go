@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/gooutbox/outbox/internal/config"
+)
+
+// codeUnauthorized is the server's code for a missing right.
+const codeUnauthorized = 13
+
+// nothing is a filter that no document matches.
+var nothing = bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{}}}}}
+
+// errUndo rolls a trial transaction back.
+var errUndo = errors.New("undo")
+
+// checkRights tries each thing that the relay does in a way that changes
+// nothing: reads of one document, writes that match none, and inserts that are
+// rolled back.
+func (s *mongoStore) checkRights(ctx context.Context, set bool, file *config.File, found *findings) {
+	db := s.client.Database(s.options.Database)
+	log := db.Collection(s.options.Collection)
+	cursors, jobs, meta := db.Collection(s.options.Collection+"_cursors"), db.Collection(s.options.Collection+"_jobs"), db.Collection(s.options.Collection+"_meta")
+	marking := s.options.Polling || !set
+	for _, r := range file.Routes {
+		marking = marking || r.MarkPublished
+	}
+	var lacking []string
+	try := func(what string, err error) {
+		switch {
+		case err == nil || errors.Is(err, mongo.ErrNoDocuments) || errors.Is(err, errUndo):
+		case isUnauthorized(err):
+			lacking = append(lacking, what)
+		default:
+			found.warn("rights", fmt.Sprintf("trying to %s: %s", what, because(ctx, err)), "")
+		}
+	}
+	for _, c := range []*mongo.Collection{log, cursors, jobs, meta} {
+		try("read "+c.Name(), c.FindOne(ctx, nothing).Err())
+	}
+	if set && !s.options.Polling {
+		try("watch "+log.Name()+" (changeStream)", watchOnce(ctx, log))
+	}
+	for _, c := range []*mongo.Collection{cursors, jobs, meta} {
+		try("write "+c.Name()+" (update)", update(ctx, c))
+	}
+	if marking {
+		try("mark in "+log.Name()+" (update)", update(ctx, log))
+	}
+	if file.Relay.Retention > 0 {
+		_, err := log.DeleteMany(ctx, nothing)
+		try("clean "+log.Name()+" (remove)", err)
+	}
+	if set {
+		for _, c := range []*mongo.Collection{cursors, jobs} {
+			try("write "+c.Name()+" (insert)", s.insertAndUndo(ctx, c))
+		}
+	}
+	if len(lacking) > 0 {
+		found.fail("rights", "the user may not "+strings.Join(lacking, ", "),
+			"grant the role readWrite on the database "+s.options.Database)
+		return
+	}
+	found.ok("rights", "read, watch, write and clean %s.%s and what belongs to it", s.options.Database, s.options.Collection)
+}
+
+func isUnauthorized(err error) bool {
+	se, ok := errors.AsType[mongo.ServerError](err)
+	return ok && se.HasErrorCode(codeUnauthorized)
+}
+
+func watchOnce(ctx context.Context, c *mongo.Collection) error {
+	stream, err := c.Watch(ctx, mongo.Pipeline{}, options.ChangeStream().SetBatchSize(1))
+	if err != nil {
+		return err
+	}
+	return stream.Close(ctx)
+}
+
+func update(ctx context.Context, c *mongo.Collection) error {
+	_, err := c.UpdateMany(ctx, nothing, bson.D{{Key: "$set", Value: bson.D{{Key: "checked", Value: true}}}})
+	return err
+}
+
+func (s *mongoStore) insertAndUndo(ctx context.Context, c *mongo.Collection) error {
+	session, err := s.client.StartSession()
+	if err != nil {
+		return err
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		if _, err := c.InsertOne(ctx, bson.D{{Key: "_id", Value: bson.NewObjectID()}}); err != nil {
+			return nil, err
+		}
+		return nil, errUndo
+	})
+	return err
+}

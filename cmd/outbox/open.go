@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/config"
+)
+
+// closeTimeout is how long connections may take to end.
+const closeTimeout = 5 * time.Second
+
+// openSinks makes the sinks that routes use.
+func openSinks(file *config.File, p parts) (map[string]core.Sink, error) {
+	sinks := map[string]core.Sink{}
+	for _, route := range file.Routes {
+		if sinks[route.Sink] != nil {
+			continue
+		}
+		sink, err := file.Sinks[route.Sink].Options.(sinkOptions).open(p)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("setting up sinks.%s: %w", route.Sink, err), closeSinks(sinks))
+		}
+		sinks[route.Sink] = sink
+	}
+	return sinks, nil
+}
+
+// closeSinks closes all of them, waiting no longer than closeTimeout.
+func closeSinks(sinks map[string]core.Sink) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(sinks)) {
+		if err := sinks[name].Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("closing sinks.%s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// openStore makes the store.
+func openStore(ctx context.Context, file *config.File, p parts) (store, error) {
+	return file.Store.Options.(storeOptions).open(ctx, p)
+}
+
+// closeStore ends its connections, waiting no longer than closeTimeout.
+func closeStore(s store) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return s.close(ctx)
+}

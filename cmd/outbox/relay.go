@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/config"
+	"github.com/gooutbox/outbox/relay"
+)
+
+func (p *program) relayCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "relay",
+		Short: "Bring events to their sinks until stopped",
+		Long: "Relay runs the routes of a configuration until SIGTERM or SIGINT. Then it reads nothing more, waits\n" +
+			"for what is in flight (relay.drain, 30s) and gives its cursors back. A second signal ends it at once.\n" +
+			"Run two: one delivers, the other stands by.\n\n" +
+			"Exit status: 0 stopped by a signal, everything in flight settled; 1 failed, or something didn't end\n" +
+			"within relay.drain; 2 wrong arguments or configuration; 3 stopped at once by a second signal.",
+		Args: cobra.NoArgs,
+	}
+	path := configFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		file, err := p.load(*path)
+		if err != nil {
+			return err
+		}
+		return p.relay(cmd.Context(), file)
+	}
+	return cmd
+}
+
+func (p *program) relay(ctx context.Context, file *config.File) (err error) {
+	ctx, stop := onSignal(ctx, p.stderr)
+	defer stop()
+	boundMemory()
+	logger := newLogger(p.stderr, file.Log, p.redactor)
+
+	parts := parts{logger: logger, meters: noop.NewMeterProvider()}
+	health := &health{}
+	if file.Admin.Listen != "" {
+		meters, page, err := newMetrics(logger)
+		if err != nil {
+			return err
+		}
+		admin, err := listenAdmin(file.Admin.Listen, page, health.verdict, p.redactor, logger)
+		if err != nil {
+			return err
+		}
+		defer admin.close()
+		parts.meters = meters
+		logger.Info("admin listener open", "address", admin.address())
+	}
+
+	sinks, err := openSinks(file, parts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeSinks(sinks)) }()
+	store, err := awaitStore(ctx, file, parts, health)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore(store)) }()
+
+	r, err := relay.New(relayConfig(file, store, sinks, parts))
+	if err != nil {
+		return err
+	}
+	health.of(r)
+	info, _ := debug.ReadBuildInfo()
+	logger.Info("relay started", "version", versionLine(info), "log", store.Source(), "routes", len(file.Routes))
+	context.AfterFunc(ctx, func() {
+		logger.Info("relay stopping", "cause", context.Cause(ctx), "drain", time.Duration(file.Relay.Drain))
+	})
+	if err := r.Run(ctx); err != nil {
+		return err
+	}
+	logger.Info("relay stopped")
+	return nil
+}
+
+// awaitStore opens the store, waiting as long as what its address needs is
+// away.
+func awaitStore(ctx context.Context, file *config.File, p parts, health *health) (store, error) {
+	wait := backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(0), backoff.WithMaxInterval(30*time.Second))
+	for warned := false; ; {
+		store, err := openStore(ctx, file, p)
+		if err == nil || core.ResultOf("", err).Outcome != core.Unavailable {
+			return store, err
+		}
+		health.waitsFor(err)
+		if !warned {
+			p.logger.Warn("waiting for the store", "error", err)
+			warned = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(wait.NextBackOff()):
+		}
+	}
+}
+
+func relayConfig(file *config.File, log core.Log, sinks map[string]core.Sink, p parts) relay.Config {
+	cfg := relay.Config{
+		Log:           log,
+		Sinks:         sinks,
+		Logger:        p.logger,
+		MeterProvider: p.meters,
+		Drain:         max(time.Duration(file.Relay.Drain), 1), // 0 would be the default
+		CursorLease:   time.Duration(file.Relay.CursorLease),
+		Retention:     time.Duration(file.Relay.Retention),
+	}
+	if cfg.Retention == 0 {
+		cfg.Retention = -1
+	}
+	if file.Relay.Owner != "" {
+		cfg.Owner = file.Relay.Owner + "/" + rand.Text()
+	}
+	for _, r := range file.Routes {
+		cfg.Routes = append(cfg.Routes, relay.Route{
+			Name:          r.Name,
+			Sink:          r.Sink,
+			Start:         core.Start{Now: r.Start.Now, At: r.Start.At, IncludePublished: r.IncludePublished},
+			Match:         relay.Match{Aggregates: r.Match.Aggregates, Types: r.Match.Types},
+			Marking:       r.MarkPublished,
+			Lanes:         r.Lanes,
+			BatchEvents:   r.Batch.Events,
+			BatchBytes:    int(r.Batch.Bytes),
+			Window:        r.Window,
+			Timeout:       time.Duration(r.Timeout),
+			Backoff:       relay.Backoff{Initial: time.Duration(r.Backoff.Initial), Max: time.Duration(r.Backoff.Max)},
+			OutageBackoff: relay.Backoff{Initial: time.Duration(r.OutageBackoff.Initial), Max: time.Duration(r.OutageBackoff.Max)},
+		})
+	}
+	return cfg
+}

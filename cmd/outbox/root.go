@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gooutbox/outbox/internal/config"
+)
+
+const defaultConfigFile = "outbox.yaml"
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "outbox",
+		Short: "Bring events from a transactional outbox to where they belong",
+		Long: "Outbox brings events that were committed together with business data to their sinks:\n" +
+			"none lost, none invented, those of one key in order.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.AddCommand(p.relayCommand(), p.checkCommand(), p.indexesCommand(), p.configCommand(), p.versionCommand())
+	for _, cmd := range append(root.Commands(), root) {
+		refuse := cmd.Args
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := refuse(cmd, args); err != nil {
+				return &usageError{fmt.Errorf("%w; outbox --help lists the commands", err)}
+			}
+			return nil
+		}
+	}
+	return root
+}
+
+// configFlag adds --config to a command.
+func configFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().StringP("config", "c", defaultConfigFile, "configuration `file`, see docs/configuration.md")
+}
+
+// load reads the configuration. From then on its secrets are hidden in whatever
+// the program prints.
+func (p *program) load(path string) (*config.File, error) {
+	file, redactor, err := config.LoadFile(path, kinds(), config.Source{Getenv: os.LookupEnv})
+	p.redactor = redactor
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return file, nil
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/config"
+)
+
+// The stores and sinks that a configuration may name. Another one is a file
+// with its options and a line here.
+var (
+	storeKinds = map[string]func() storeOptions{
+		"mongodb": func() storeOptions { return newMongoOptions() },
+	}
+	sinkKinds = map[string]func() sinkOptions{
+		"kafka": func() sinkOptions { return newKafkaOptions() },
+	}
+)
+
+// parts is what a store or a sink may use of the program.
+type parts struct {
+	logger *slog.Logger
+	meters metric.MeterProvider
+}
+
+// storeOptions is the configuration of one kind of store.
+type storeOptions interface {
+	// open makes the store. It doesn't wait until the database answers; an
+	// error marked as unavailable may pass, every other one is final.
+	open(ctx context.Context, p parts) (store, error)
+}
+
+// store is what the commands need of one.
+type store interface {
+	core.Log
+	// ensureIndexes makes what is missing, or with dryRun only says so, one
+	// line for each thing.
+	ensureIndexes(ctx context.Context, dryRun bool) ([]string, error)
+	// check looks for everything that a relay with these routes needs.
+	check(ctx context.Context, file *config.File, found *findings)
+	// close ends the connections, waiting for them until ctx ends.
+	close(ctx context.Context) error
+}
+
+// sinkOptions is the configuration of one kind of sink.
+type sinkOptions interface {
+	// open makes the sink. It doesn't wait until the destination answers.
+	open(p parts) (core.Sink, error)
+}
+
+// kinds is what internal/config needs to know of the tables.
+func kinds() config.Kinds {
+	k := config.Kinds{Stores: map[string]func() any{}, Sinks: map[string]func() any{}}
+	for name, options := range storeKinds {
+		k.Stores[name] = func() any { return options() }
+	}
+	for name, options := range sinkKinds {
+		k.Sinks[name] = func() any { return options() }
+	}
+	return k
+}
