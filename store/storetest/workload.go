@@ -50,7 +50,10 @@ func (k *kit) startWorkload(w workload) *running {
 }
 
 func (r *running) transact(key string, abort bool) {
-	k, n := r.k, int64(0)
+	k, n, kind := r.k, int64(0), "committed"
+	if abort {
+		kind = "aborted"
+	}
 	err := k.store.InTransaction(k.ctx, func(ctx context.Context) error {
 		var err error
 		if n, err = k.h.Count(ctx, k.store, key); err != nil {
@@ -58,7 +61,7 @@ func (r *running) transact(key string, abort bool) {
 		}
 		events := make([]core.Event, eventsOf(n))
 		for i := range events {
-			events[i] = core.Event{AggregateID: key, Type: "counted", AggregateVersion: n, Version: i}
+			events[i] = core.Event{AggregateID: key, Type: kind, AggregateVersion: n, Version: i}
 		}
 		if err := k.store.Append(ctx, events...); err != nil {
 			return err
@@ -100,8 +103,7 @@ func (r *running) committed() map[string]int64 {
 
 // ledger checks the events of a workload as they are read: each key's numbers
 // come one after the other, each with all its events. A gap is a loss or a
-// wrong order, a number again is a repeat, an aborted one a phantom (its number
-// is then used twice).
+// wrong order, a number again is a repeat.
 type ledger struct {
 	k    *kit
 	last map[string]int64
@@ -116,6 +118,9 @@ func (l *ledger) take(entries []core.Entry) {
 	l.k.Helper()
 	for _, e := range entries {
 		key := e.Event.AggregateID
+		if e.Event.Type == "aborted" {
+			l.k.Fatalf("%s: read an event of a transaction that was aborted", key)
+		}
 		n, i := l.last[key]+1, l.next[key]
 		if e.Event.AggregateVersion != n || e.Event.Version != i {
 			l.k.Fatalf("%s: read event %d of change %d, want event %d of change %d",
