@@ -25,6 +25,8 @@ type batch struct {
 	core.Batch
 	limit core.ReadLimit
 	bytes int
+	// expect is how many entries are at hand when the first one is added.
+	expect int
 	// marks and arena hold the marks, and the ids and tokens that these point
 	// at. Nothing in them points into what the driver has read, which would keep
 	// whole replies in memory.
@@ -93,6 +95,9 @@ func (r *reader) add(ctx context.Context, b *batch, f found, pos core.Position) 
 		m.raw = slices.Clone(f.doc)
 	}
 	size := len(f.doc) + entryOverhead
+	if b.Entries == nil {
+		b.Entries = make([]core.Entry, 0, min(b.expect+1, b.limit.Events))
+	}
 	b.bytes += size
 	b.Entries = append(b.Entries, core.Entry{
 		Event: event, Mark: m, Size: size, CommittedAt: f.committed, Queued: r.queued(id), Err: err,

@@ -186,6 +186,7 @@ func (s *scan) next(ctx context.Context, b *batch) error {
 	s.r.patience.failures = 0
 	s.progress = true
 	s.pending = s.cursor.Current
+	b.expect = s.cursor.RemainingBatchLength()
 	s.r.mean.add(len(s.pending))
 	return nil
 }

@@ -86,7 +86,7 @@ func (s *stream) fill(ctx context.Context, b *batch) error {
 			if len(b.Entries) > 0 && s.cs.RemainingBatchLength() == 0 {
 				return nil
 			}
-			if err := s.next(ctx, b.limit); err != nil {
+			if err := s.next(ctx, b); err != nil {
 				return err
 			}
 			if s.pending == nil {
@@ -105,12 +105,12 @@ func (s *stream) fill(ctx context.Context, b *batch) error {
 
 // next takes one change from the driver, which asks the server when it has none
 // left. pending stays nil when there is none yet.
-func (s *stream) next(ctx context.Context, limit core.ReadLimit) error {
+func (s *stream) next(ctx context.Context, b *batch) error {
 	got := false
 	if s.cs.RemainingBatchLength() > 0 {
 		got = s.cs.TryNext(ctx)
 	} else {
-		s.cs.SetBatchSize(s.r.mean.batchSize(limit))
+		s.cs.SetBatchSize(s.r.mean.batchSize(b.limit))
 		id := s.cs.ID()
 		err := s.r.patience.call(ctx, func(ctx context.Context) { got = s.cs.TryNext(ctx) })
 		if err != nil && !got {
@@ -124,6 +124,7 @@ func (s *stream) next(ctx context.Context, limit core.ReadLimit) error {
 	switch {
 	case got:
 		s.pending = s.cs.Current
+		b.expect = s.cs.RemainingBatchLength()
 		s.r.mean.add(len(s.pending))
 	case s.cs.Err() != nil:
 		return s.cs.Err()

@@ -89,6 +89,7 @@ func (p *poll) next(ctx context.Context, b *batch) error {
 	p.r.patience.failures = 0
 	if got {
 		p.pending = p.cursor.Current
+		b.expect = p.cursor.RemainingBatchLength()
 		p.r.mean.add(len(p.pending))
 	}
 	return nil
