@@ -34,13 +34,8 @@ func (s *Store) wantedIndexes(poll bool) []wantedIndex {
 	expire := int32(keyDocumentSeconds)
 	indexes := []wantedIndex{
 		{
-			coll: s.log, name: "outbox_seq", keys: bson.D{{Key: f.Seq, Value: 1}},
+			coll: s.log, name: "outbox_scan", keys: s.scanOrder(),
 			why: "a cursor's scan and the cleaner read by it",
-		},
-		{
-			coll: s.log, name: "outbox_foreign", keys: bson.D{{Key: f.OccurredAt, Value: 1}, {Key: "_id", Value: 1}},
-			partial: bson.D{{Key: f.Seq, Value: nil}},
-			why:     "a cursor's scan reads events without a seq by it",
 		},
 		{
 			coll: s.jobs, name: "outbox_cursor", keys: bson.D{{Key: "cursor", Value: 1}, {Key: "position.time", Value: 1}},

@@ -26,7 +26,8 @@ func (s *Store) touchKeys(ctx context.Context, events []core.Event) error {
 	for i, key := range keys {
 		models[i] = mongo.NewUpdateOneModel().
 			SetFilter(bson.D{{Key: "_id", Value: key}}).
-			// The time lets old documents go, see EnsureIndexes.
+			// The time lets old documents go, see EnsureIndexes. The number changes
+			// with each write: an update that changes nothing would not conflict.
 			SetUpdate(bson.D{{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}, {Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}}}).
 			SetUpsert(true)
 	}

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/services"
 	"github.com/gooutbox/outbox/internal/servicetest"
 )
 
@@ -157,4 +158,30 @@ func optionsUnique() *options.IndexOptionsBuilder { return options.Index().SetUn
 
 func sortBySeq() *options.FindOptionsBuilder {
 	return options.Find().SetSort(bson.D{{Key: "seq", Value: 1}})
+}
+
+// faulty is a server of the test's own, whose commands can be made to fail.
+func faulty(t *testing.T) *mongo.Database {
+	t.Helper()
+	mongod := servicetest.StartMongod(t, services.MongodConfig{})
+	return servicetest.DatabaseOf(t, servicetest.Client(t, mongod.URL()))
+}
+
+// failNext makes the server fail the next command of this name as data says.
+func failNext(t *testing.T, db *mongo.Database, command string, data ...bson.E) {
+	t.Helper()
+	err := db.Client().Database("admin").RunCommand(t.Context(), bson.D{
+		{Key: "configureFailPoint", Value: "failCommand"},
+		{Key: "mode", Value: bson.D{{Key: "times", Value: 1}}},
+		{Key: "data", Value: append(bson.D{{Key: "failCommands", Value: bson.A{command}}}, data...)},
+	}).Err()
+	if err != nil {
+		t.Fatalf("setting a fail point: %v", err)
+	}
+}
+
+// notReplicated is what a server answers to a write that the majority did not
+// acknowledge in time.
+func notReplicated() bson.E {
+	return bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"}}}
 }
