@@ -24,11 +24,12 @@ type transactionKey struct{}
 
 // InTransaction runs fn and commits what it did with the context that it was
 // given, if fn returns nil; otherwise nothing of it ever existed. The error is
-// fn's, or why the transaction could not be committed. There are no
-// transactions within transactions.
+// fn's, or why the transaction could not be committed: also an error of Append
+// that fn didn't return. A context that carries a running transaction joins it:
+// whoever started it commits.
 func (s *Store) InTransaction(ctx context.Context, fn func(ctx context.Context) error) error {
 	if _, err := s.running(ctx); err == nil {
-		return errors.New("starting a transaction: one is running in this context: use it")
+		return fn(ctx)
 	}
 	t := &transaction{store: s, open: true, counts: map[string]int64{}}
 	defer s.finish(t)
@@ -49,9 +50,9 @@ func (s *Store) InTransaction(ctx context.Context, fn func(ctx context.Context) 
 // are missing; times are cut to milliseconds. The caller keeps the events and
 // may change them.
 //
-// Errors: core.ErrNoTransaction, a joined error with a *core.FieldError for
-// each problem that matches core.ErrInvalidEvent, or a
-// *core.DuplicateIDError.
+// The transaction goes on when the error is core.ErrNoTransaction or matches
+// core.ErrInvalidEvent, which holds a *core.FieldError for each problem. After
+// any other, such as a *core.DuplicateIDError, it can't be committed.
 func (s *Store) Append(ctx context.Context, events ...core.Event) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("appending events: %w", err)
@@ -60,18 +61,49 @@ func (s *Store) Append(ctx context.Context, events ...core.Event) error {
 	if err != nil {
 		return fmt.Errorf("appending events: %w", err)
 	}
-	for i := range events {
-		if err := events[i].Validate(s.cfg.MaxEventBytes); err != nil {
-			return fmt.Errorf("appending event %d of %d: %w", i+1, len(events), err)
+	if err := s.validate(events); err != nil {
+		return fmt.Errorf("appending events: %w", err)
+	}
+	err = s.fault(OpAppend)
+	if err == nil {
+		err = s.add(t, events)
+	}
+	if err == nil {
+		err = s.lost(OpAppend)
+	}
+	if err != nil {
+		s.fail(t, err)
+		return fmt.Errorf("appending events: %w", err)
+	}
+	return nil
+}
+
+// validate reports all problems of all events.
+func (s *Store) validate(events []core.Event) error {
+	var errs []error
+	ids := make(map[string]bool, len(events))
+	for i, e := range events {
+		err := e.Validate(s.cfg.MaxEventBytes)
+		if ids[e.ID] {
+			err = errors.Join(err, fmt.Errorf("%w: %w", core.ErrInvalidEvent,
+				&core.FieldError{Field: "ID", Problem: "is that of another event of the same call"}))
 		}
+		ids[e.ID] = e.ID != ""
+		if err != nil && len(events) > 1 {
+			err = fmt.Errorf("event %d: %w", i, err)
+		}
+		errs = append(errs, err)
 	}
-	if err := s.fault(OpAppend); err != nil {
-		return fmt.Errorf("appending events: %w", err)
+	return errors.Join(errs...)
+}
+
+// fail keeps the transaction from being committed.
+func (s *Store) fail(t *transaction, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.failed == nil {
+		t.failed = err
 	}
-	if err := s.add(t, events); err != nil {
-		return fmt.Errorf("appending events: %w", err)
-	}
-	return s.lost(OpAppend)
 }
 
 // running returns the transaction that ctx carries while it runs.
@@ -88,8 +120,7 @@ func (s *Store) running(ctx context.Context) (*transaction, error) {
 	return t, nil
 }
 
-// add puts the events into the transaction. A duplicate id makes the
-// transaction useless, as it does in a database.
+// add puts the events into the transaction.
 func (s *Store) add(t *transaction, events []core.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +135,8 @@ func (s *Store) add(t *transaction, events []core.Event) error {
 	for _, e := range events {
 		docs = append(docs, newDocument(e, now))
 	}
-	if t.failed = s.checkIDs(docs); t.failed != nil {
-		return t.failed
+	if err := s.checkIDs(docs); err != nil {
+		return err
 	}
 	t.docs = docs
 	return nil

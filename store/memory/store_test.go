@@ -37,12 +37,12 @@ func TestLeaseRunsOutByTheClockOfTheBubble(t *testing.T) {
 		if want := time.Now().Add(core.DefaultCursorLease); !first.Expires().Equal(want) {
 			t.Errorf("expires at %v, want %v", first.Expires(), want)
 		}
-		time.Sleep(core.DefaultCursorLease - 1)
+		time.Sleep(core.DefaultCursorLease - time.Nanosecond)
 		_, err := s.Acquire(t.Context(), core.AcquireRequest{Name: "c", Owner: "second"})
 		if _, held := errors.AsType[*core.HeldError](err); !held {
 			t.Fatalf("a nanosecond before the end of the lease: %v, want a HeldError", err)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		acquire(t, s, "second")
 		if err := first.Renew(t.Context()); !errors.Is(err, core.ErrFenced) {
 			t.Errorf("renewing after a take-over: %v, want ErrFenced", err)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -94,7 +95,7 @@ func cleanRules() []rule {
 			k.append("a")
 			k.catchUp(c)
 			k.clean(cursorName)
-			if got := k.failed()[ids[0]].Event; string(got.Payload) != string(event(ids[0]).Payload) {
+			if got := k.failed()[ids[0]].Event; !bytes.Equal(got.Payload, event(ids[0]).Payload) {
 				k.Errorf("the failed event's payload is %q", got.Payload)
 			}
 		}},

@@ -62,8 +62,14 @@ func checkModel(k *kit) {
 		weight int
 		do     func(*twin)
 	}{
-		{30, s.appendEvents}, {25, s.read}, {20, s.settle}, {5, s.parkOne}, {5, s.suspect},
-		{8, s.newTerm}, {4, s.release}, {3, func(t *twin) { s.duplicate() }},
+		{30, s.appendEvents},
+		{25, s.read},
+		{20, s.settle},
+		{5, s.parkOne},
+		{5, s.suspect},
+		{8, s.newTerm},
+		{4, s.release},
+		{3, func(t *twin) { s.duplicate() }},
 	}
 	total := 0
 	for _, op := range operations {

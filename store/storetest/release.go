@@ -47,7 +47,9 @@ func releaseRules() []rule {
 			if err := c.Release(k.ctx); err != nil {
 				k.Logf("releasing again: %v", err) // either answer will do
 			}
-			k.held()
+			if got := k.held().Owner; got != "second" {
+				k.Errorf("the holder is %q, want \"second\"", got)
+			}
 		}},
 		{name: "EndsAReadThatWaits", check: func(k *kit) {
 			c := k.cursor()

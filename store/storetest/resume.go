@@ -7,7 +7,7 @@ import (
 	"github.com/gooutbox/outbox/core"
 )
 
-// mixed commits six events: one, one, three in one transaction, one.
+// mixed commits six events, the third to the fifth in one transaction.
 func (k *kit) mixed(prefix string) []string {
 	k.Helper()
 	ids := make([]string, 6)
@@ -133,7 +133,7 @@ func resumeRules() []rule {
 				some = b.Entries
 			}
 			k.save(next, some...)
-			settled := append(ids[:2:2], idsOf(some)...)
+			settled := slices.Concat(ids[:2], idsOf(some))
 			last := k.takeOver("third")
 			k.wantFresh(k.readUntil(last, k.end(), false), settled, difference(ids, settled)...)
 		}},

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"maps"
 	"math"
 	"time"
@@ -120,7 +121,7 @@ func (k *kit) wantSame(got, want core.Event) {
 	if !got.OccurredAt.Equal(want.OccurredAt) {
 		k.Errorf("OccurredAt: %v, want %v", got.OccurredAt, want.OccurredAt)
 	}
-	if string(got.Payload) != string(want.Payload) {
+	if !bytes.Equal(got.Payload, want.Payload) {
 		k.Errorf("Payload: %q, want %q", got.Payload, want.Payload)
 	}
 	if !maps.Equal(got.Headers, want.Headers) {

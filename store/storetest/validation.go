@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -59,7 +60,7 @@ func validationRules() []rule {
 			e := sized(k.h.MaxEventBytes)
 			k.commit(e)
 			got := k.read(c, 1)[0]
-			if string(got.Event.Payload) != string(e.Payload) {
+			if !bytes.Equal(got.Event.Payload, e.Payload) {
 				k.Errorf("%d bytes of payload came back as %d others", len(e.Payload), len(got.Event.Payload))
 			}
 			if got.Size < len(e.Payload) {
