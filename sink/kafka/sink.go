@@ -1,0 +1,187 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/wire"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+// ErrClosed is the reason of what Deliver answers after Close.
+var ErrClosed = errors.New("the Kafka sink is closed")
+
+// Sink delivers to one Kafka cluster. Make it with New. Its methods may be
+// called by several goroutines at once.
+type Sink struct {
+	cfg         Config
+	acks        int16
+	compression protocol.Attributes
+	topics      *topics
+	encoder     *wire.Encoder
+	cluster     *cluster
+	// spare holds the memory of calls that have ended.
+	spare sync.Pool
+
+	closing context.Context
+	cut     context.CancelFunc
+	mu      sync.Mutex
+	closed  bool
+	calls   sync.WaitGroup
+	ended   chan struct{} // closed when the last call has ended after Close
+}
+
+var (
+	_ core.Sink      = (*Sink)(nil)
+	_ core.Describer = (*Sink)(nil)
+	_ core.Checker   = (*Sink)(nil)
+)
+
+var compressions = map[Compression]protocol.Attributes{
+	CompressionNone:   0,
+	CompressionGzip:   protocol.Gzip,
+	CompressionSnappy: protocol.Snappy,
+	CompressionLZ4:    protocol.Lz4,
+	CompressionZstd:   protocol.Zstd,
+}
+
+// New makes a sink. It doesn't connect: use Check for that. The error tells
+// every problem of the configuration.
+func New(cfg Config) (*Sink, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuring the Kafka sink: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	names, err := newTopics(cfg.Topic)
+	if err != nil {
+		return nil, fmt.Errorf("configuring the Kafka sink: %w", err)
+	}
+	var mechanism sasl.Mechanism
+	if cfg.SASL != nil {
+		if mechanism, err = cfg.SASL.mechanism(); err != nil {
+			return nil, fmt.Errorf("configuring the Kafka sink: %w", err)
+		}
+	}
+	s := &Sink{
+		cfg: cfg, acks: -1, compression: compressions[cfg.Compression], topics: names,
+		encoder: wire.NewEncoder(cfg.Form, wire.KafkaPrefix, cfg.Source),
+		cluster: newCluster(&cfg, &dialer{tls: cfg.TLS, sasl: mechanism, clientID: cfg.ClientID}),
+		ended:   make(chan struct{}),
+	}
+	if cfg.Acks == AcksLeader {
+		s.acks = 1
+	}
+	s.closing, s.cut = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Capabilities declares PrefixPerKey.
+func (s *Sink) Capabilities() core.Capabilities {
+	return core.Capabilities{PrefixPerKey: true, MaxEventBytes: s.cfg.MaxMessageBytes}
+}
+
+// Deliver sends the events, see the package's promise. A delivered event's
+// receipt is topic-partition@offset.
+//
+// Outcomes: Rejected when the event makes no valid topic or headers, or when
+// the broker refuses the record by itself, as too large for one. Refused when
+// its topic doesn't exist or gives no right. Unavailable when no broker can be
+// reached or authenticates us, and while a partition has no leader or too few
+// replicas; the next call asks for the leaders anew. Throttled when the broker
+// asked for a pause. Unknown when the request was sent and no answer came, or
+// when the broker answered that it doesn't know (codes 7, 20 and -1).
+func (s *Sink) Deliver(ctx context.Context, leases []core.Lease) []core.Result {
+	results := make([]core.Result, len(leases))
+	if len(leases) == 0 {
+		return results
+	}
+	if !s.begin() {
+		for i := range results {
+			results[i] = core.Result{Outcome: core.Unavailable, Err: ErrClosed}
+		}
+		return results
+	}
+	defer s.calls.Done()
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	d, _ := s.spare.Get().(*delivery)
+	if d == nil {
+		d = &delivery{s: s}
+	}
+	d.leases, d.results = leases, results
+	d.run(ctx, d.plan(ctx))
+	d.finish()
+	s.keep(d)
+	return results
+}
+
+// keep saves the memory of a call, without what it was filled with.
+func (s *Sink) keep(d *delivery) {
+	clear(d.headers)
+	clear(d.items)
+	*d = delivery{s: s, headers: d.headers[:0], items: d.items[:0]}
+	s.spare.Put(d)
+}
+
+// begin counts a call, unless the sink is closed.
+func (s *Sink) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.calls.Add(1)
+	return true
+}
+
+// within returns a context that also ends when the sink is closed.
+func (s *Sink) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.closing, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// Check connects and authenticates, and, where the topic is the same for all
+// events, makes sure that it exists and may be written to. With CreateTopics it
+// asks for the topic.
+func (s *Sink) Check(ctx context.Context) error {
+	if !s.begin() {
+		return ErrClosed
+	}
+	defer s.calls.Done()
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	names := []string{}
+	if fixed := s.topics.fixed(); fixed != "" {
+		names = append(names, fixed)
+	}
+	return s.cluster.check(ctx, names)
+}
+
+// Close cuts off the calls that are under way, which then answer truthfully,
+// waits for them, and closes all connections. Its error is that of ctx, if that
+// ended first; the calls end all the same.
+func (s *Sink) Close(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if first {
+		s.cut()
+		go func() {
+			s.calls.Wait()
+			s.cluster.close()
+			close(s.ended)
+		}()
+	}
+	select {
+	case <-s.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing the Kafka sink: %w", ctx.Err())
+	}
+}
