@@ -90,7 +90,7 @@ func (k *Kafka) protocol() string {
 func (k *Kafka) format(ctx context.Context) error {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	args := append(k.javaArgs(), "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format",
+	args := append(k.javaArgs(), quickStart, "kafka.tools.StorageTool", "format",
 		"-t", base64.RawURLEncoding.EncodeToString(id), "-c", k.propertiesFile())
 	if k.config.SASL {
 		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {

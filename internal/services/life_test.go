@@ -84,13 +84,8 @@ func awaitNoProcess(t *testing.T, text string) {
 	}
 }
 
-func needMongod(t *testing.T) {
-	t.Helper()
-	servicetest.StartMongod(t, services.MongodConfig{Standalone: true}) // or skips
-}
-
 func TestServersEndWithTheProcessThatStartedThem(t *testing.T) {
-	needMongod(t)
+	servicetest.NeedMongod(t)
 	cmd := program(t, "start")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -127,7 +122,7 @@ func TestServersEndWithTheProcessThatStartedThem(t *testing.T) {
 }
 
 func TestRunPassesEnvironmentAndStatus(t *testing.T) {
-	needMongod(t)
+	servicetest.NeedMongod(t)
 	t.Setenv("MONGODB_STANDALONE_URL", "")
 	out, err := program(t, "run", "sh", "-c", "echo $MONGODB_STANDALONE_URL; exit 7").Output()
 	var exit *exec.ExitError
@@ -140,7 +135,7 @@ func TestRunPassesEnvironmentAndStatus(t *testing.T) {
 }
 
 func TestRunPassesSignalsAndStopsItsServers(t *testing.T) {
-	needMongod(t)
+	servicetest.NeedMongod(t)
 	t.Setenv("MONGODB_STANDALONE_URL", "")
 	cmd := program(t, "run", "sh", "-c", `trap 'exit 5' TERM; echo $MONGODB_STANDALONE_URL; while :; do sleep 0.05; done`)
 	out, err := cmd.StdoutPipe()
@@ -168,7 +163,7 @@ func TestRunPassesSignalsAndStopsItsServers(t *testing.T) {
 }
 
 func TestUpTwiceReturnsTheRunningServersAndDownStopsThem(t *testing.T) {
-	needMongod(t)
+	servicetest.NeedMongod(t)
 	t.Setenv("MONGODB_URL", "mongodb://given.example/")
 	t.Setenv("MONGODB_STANDALONE_URL", "")
 	dir := t.TempDir()

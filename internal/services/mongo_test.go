@@ -195,7 +195,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 func TestAServerThatCannotStartTellsItsLastWords(t *testing.T) {
 	t.Parallel()
-	servicetest.StartMongod(t, services.MongodConfig{Standalone: true}) // or skips
+	servicetest.NeedMongod(t)
 	_, err := services.StartMongod(t.Context(), services.MongodConfig{Standalone: true, Args: []string{"--noSuchOption"}})
 	if err == nil || !strings.Contains(err.Error(), "unrecognised option") {
 		t.Fatalf("the error is %v, want mongod's own words about the option", err)

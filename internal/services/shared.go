@@ -26,7 +26,7 @@ var kinds = []kind{
 		return startMongod(ctx, MongodConfig{Standalone: true, Port: port}, newFolder)
 	}},
 	{"kafka", "KAFKA_BROKERS", func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
-		return startKafka(ctx, KafkaConfig{Port: port}, newFolder)
+		return startKafka(ctx, KafkaConfig{Port: port, Throughput: true}, newFolder)
 	}},
 }
 

@@ -10,9 +10,7 @@ import (
 // stop, kill or reconfigure it. It is gone when the test ends.
 func StartMongod(t testing.TB, config services.MongodConfig) *services.Mongo {
 	t.Helper()
-	if !required() && !services.HaveMongod() {
-		missing(t, "mongod has not been fetched")
-	}
+	NeedMongod(t)
 	mongod, err := services.StartMongod(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -23,6 +21,15 @@ func StartMongod(t testing.TB, config services.MongodConfig) *services.Mongo {
 		}
 	})
 	return mongod
+}
+
+// NeedMongod ends the test where mongod can't be started, for tests that start
+// one in another process.
+func NeedMongod(t testing.TB) {
+	t.Helper()
+	if !required() && !services.HaveMongod() {
+		missing(t, "mongod has not been fetched")
+	}
 }
 
 // StartKafka starts a broker of this test alone, for tests that stop, kill or
