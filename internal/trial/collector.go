@@ -28,10 +28,11 @@ type Record struct {
 // what it read. It goes on where it was after an error, so it lives through a
 // restart of the broker. Its methods may be called by several goroutines.
 type Collector struct {
-	client *kafka.Client
-	topic  string
+	brokers []string
+	topic   string
 
 	reading sync.Mutex // held while CatchUp reads
+	client  *kafka.Client
 
 	mu      sync.Mutex
 	offsets map[int]int64
@@ -44,7 +45,7 @@ type Collector struct {
 // called. Close it at the end.
 func NewCollector(brokers []string, topic string) *Collector {
 	return &Collector{
-		client: NewKafkaClient(brokers), topic: topic,
+		brokers: brokers, topic: topic, client: NewKafkaClient(brokers),
 		offsets: map[int]int64{}, ids: map[string]struct{}{},
 	}
 }
@@ -60,16 +61,29 @@ func NewKafkaClient(brokers []string) *kafka.Client {
 
 // Close ends the collector's connections.
 func (c *Collector) Close() {
-	if t, ok := c.client.Transport.(*kafka.Transport); ok {
-		t.CloseIdleConnections()
-	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	c.disconnect()
 }
+
+func (c *Collector) disconnect() { c.client.Transport.(*kafka.Transport).CloseIdleConnections() }
 
 // CatchUp reads to where the partitions ended when it was called, and at least
 // that far.
 func (c *Collector) CatchUp(ctx context.Context) error {
 	c.reading.Lock()
 	defer c.reading.Unlock()
+	err := c.catchUp(ctx)
+	if err != nil {
+		// A client that met a broker in its restart takes seconds to find it
+		// again; a new one asks at once.
+		c.disconnect()
+		c.client = NewKafkaClient(c.brokers)
+	}
+	return err
+}
+
+func (c *Collector) catchUp(ctx context.Context) error {
 	ends, err := c.ends(ctx)
 	if err != nil {
 		return fmt.Errorf("asking for the ends of topic %s: %w", c.topic, err)

@@ -2,7 +2,6 @@ package trial
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -15,7 +14,7 @@ import (
 // again, elsewhere as a plain line every two seconds. Its methods may be called
 // by several goroutines.
 type Display struct {
-	out      io.Writer
+	out      *os.File
 	terminal bool
 
 	mu    sync.Mutex
@@ -39,6 +38,9 @@ func (d *Display) Progress(format string, args ...any) {
 			_, _ = fmt.Fprintln(d.out, line)
 		}
 		return
+	}
+	if columns, _, err := term.GetSize(int(d.out.Fd())); err == nil && columns > 0 && len(line) >= columns {
+		line = line[:columns-1] // a line that wraps can't be written over
 	}
 	pad := max(0, d.width-len(line))
 	d.width = len(line)
