@@ -24,7 +24,7 @@ type verdict struct {
 type admin struct {
 	server   *http.Server
 	listener net.Listener
-	ended    chan error
+	ended    chan struct{}
 }
 
 // listenAdmin opens the listener, so that an address in use is found before
@@ -64,14 +64,13 @@ func listenAdmin(address string, metrics http.Handler, ready func() verdict, red
 			ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 		},
 		listener: listener,
-		ended:    make(chan error, 1),
+		ended:    make(chan struct{}),
 	}
 	go func() {
-		err := a.server.Serve(listener)
-		if !errors.Is(err, http.ErrServerClosed) {
+		defer close(a.ended)
+		if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("the admin listener has ended: metrics and health can't be read any more", "error", err)
 		}
-		a.ended <- err
 	}()
 	return a, nil
 }

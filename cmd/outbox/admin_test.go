@@ -60,7 +60,7 @@ func get(t *testing.T, url string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer closeIt(response.Body)
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)

@@ -20,10 +20,14 @@ func TestVerdictOfARelay(t *testing.T) {
 		"holding":     {relay.Status{Running: true, Routes: []relay.RouteStatus{{Name: "a", State: relay.Holding}}}, nil},
 		"standing by": {relay.Status{Running: true, Routes: []relay.RouteStatus{{Name: "a", State: relay.Standby, HeldBy: "other"}}}, nil},
 		"stopped":     {relay.Status{}, []string{"the relay is not running"}},
-		"no holder": {relay.Status{Running: true, Routes: []relay.RouteStatus{{Name: "a", State: relay.Standby}}},
-			[]string{"route a: no process holds its cursor"}},
-		"store away": {relay.Status{Running: true, Routes: []relay.RouteStatus{{Name: "a", State: relay.Standby, StoreError: "no server", StoreSince: since}}},
-			[]string{"route a: the store has failed for 1m30s: no server"}},
+		"no holder": {
+			relay.Status{Running: true, Routes: []relay.RouteStatus{{Name: "a", State: relay.Standby}}},
+			[]string{"route a: no process holds its cursor"},
+		},
+		"store away": {
+			relay.Status{Running: true, Routes: []relay.RouteStatus{{Name: "a", State: relay.Standby, StoreError: "no server", StoreSince: since}}},
+			[]string{"route a: the store has failed for 1m30s: no server"},
+		},
 		"sink away": {relay.Status{Running: true, Routes: []relay.RouteStatus{
 			{Name: "a", Sink: "s", State: relay.Waiting, SinkError: "refused", SinkSince: since}, {Name: "b", State: relay.Holding},
 		}}, []string{"route a: sink s takes nothing since 1m30s: refused"}},

@@ -11,6 +11,17 @@ import (
 
 var rewrite = flag.Bool("update", false, "write the golden files anew")
 
+// asProgram is the variable that makes the test binary be the program itself,
+// for tests that need a process of its own.
+const asProgram = "OUTBOX_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
 // outbox runs a command line in this process.
 func outbox(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()

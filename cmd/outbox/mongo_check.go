@@ -173,13 +173,11 @@ func (s *mongoStore) oplogWindow(ctx context.Context) (window time.Duration, ful
 	return ends[1].Sub(ends[0]), full, nil
 }
 
-// because is the reason of an error: what the check's time limit says, if that
-// is what ended it.
+// because is the reason of an error, with what the check's time limit says, if
+// that is what ended it.
 func because(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return cause.Error()
-		}
+		return context.Cause(ctx).Error() + ": " + err.Error()
 	}
 	return err.Error()
 }

@@ -7,7 +7,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameSignal is within which time a signal counts as the one before it: some
+// programs that stop others, such as timeout(1), send it to the process and to
+// its group.
+const sameSignal = 200 * time.Millisecond
 
 // onSignal returns a context that ends with the first SIGTERM or SIGINT. A
 // second one ends the process at once, with exitAtOnce. Call stop to give the
@@ -17,14 +23,13 @@ func onSignal(ctx context.Context, stderr io.Writer) (_ context.Context, stop fu
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
-		for n := 1; ; n++ {
-			s, more := <-signals
+		var first time.Time
+		for s := range signals {
 			switch {
-			case !more:
-				return
-			case n == 1:
+			case first.IsZero():
+				first = time.Now()
 				cancel(fmt.Errorf("got the signal %q", s))
-			default:
+			case time.Since(first) > sameSignal:
 				fmt.Fprintln(stderr, "outbox: second signal: stopping at once, what was in flight comes again")
 				os.Exit(exitAtOnce)
 			}

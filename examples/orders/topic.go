@@ -85,7 +85,7 @@ func (t *topic) check(ctx context.Context, db *mongo.Database) error {
 	}
 	fmt.Printf("orders=%d events=%d missing=%d phantom=%d out_of_order=%d\n", len(orders), len(t.ids), missing, phantom, outOfOrder)
 	if missing+phantom+outOfOrder > 0 {
-		return errors.New("Kafka and the database don't agree")
+		return errors.New("what Kafka holds differs from the orders in the database")
 	}
 	return nil
 }

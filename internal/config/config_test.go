@@ -169,11 +169,11 @@ func TestAListMayBeOneValue(t *testing.T) {
 
 func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 	t.Parallel()
-	replace := func(old, new string) string {
+	replace := func(old, by string) string {
 		if !strings.Contains(least, old) {
 			t.Fatalf("%q is not in the least configuration", old)
 		}
-		return strings.Replace(least, old, new, 1)
+		return strings.Replace(least, old, by, 1)
 	}
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":              {"", "line 1: the file is empty: it needs store, sinks and routes"},
@@ -224,9 +224,11 @@ func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 		"missing parts":      {"log: {}\n", "3 problems\n  line 1: store: is missing\n  line 1: sinks: is missing\n  line 1: routes: is missing"},
 		"no text":            {replace("database: shop", "database: ''"), "line 2: store.db.database: is empty"},
 		"no routes":          {strings.Split(least, "routes:")[0] + "routes: []\n", "line 5: routes: is empty: name at least one"},
-		"several": {replace("topic:", "topik:") + "relay:\n  drain: soon\n",
+		"several": {
+			replace("topic:", "topik:") + "relay:\n  drain: soon\n",
 			"3 problems\n  line 4: sinks.events.topik: unknown key, did you mean \"topic\"?\n  line 4: sinks.events.topic: is missing\n" +
-				"  line 8: relay.drain: must be a length of time with its unit, such as 500ms, 30s, 15m, 24h or 7d"},
+				"  line 8: relay.drain: must be a length of time with its unit, such as 500ms, 30s, 15m, 24h or 7d",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -36,7 +36,7 @@ func LoadFile(path string, kinds Kinds, src Source) (*File, Redactor, error) {
 	if err != nil {
 		return nil, Redactor{}, fmt.Errorf("reading the configuration: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // read only
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
 		return nil, Redactor{}, fmt.Errorf("reading the configuration: %w", err)
@@ -72,7 +72,8 @@ func Load(data []byte, kinds Kinds, src Source) (*File, Redactor, error) {
 		sortProblems(d.problems)
 		return nil, file.Redactor(), &Error{Problems: d.problems}
 	}
-	return file, file.Redactor(), nil
+	redactor := file.Redactor()
+	return file, redactor, nil
 }
 
 func readSmallFile(path string) ([]byte, error) {
@@ -80,7 +81,7 @@ func readSmallFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // read only
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err == nil && len(data) > maxFileBytes {
 		err = errors.New("is larger than 1 MiB")

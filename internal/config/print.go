@@ -61,7 +61,7 @@ func nodeOf(v reflect.Value) *yaml.Node {
 		for i := range v.Len() {
 			n.Content = append(n.Content, nodeOf(v.Index(i)))
 		}
-		if n.Content != nil && n.Content[0].Kind == yaml.ScalarNode {
+		if len(n.Content) > 0 && n.Content[0].Kind == yaml.ScalarNode {
 			n.Style = yaml.FlowStyle
 		}
 		return orNil(n)

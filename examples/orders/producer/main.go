@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -75,7 +74,8 @@ func (s *shop) publish(ctx context.Context, what string, order Order) error {
 
 func main() {
 	if err := run(context.Background()); err != nil {
-		log.Fatal(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 

@@ -5,7 +5,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"log"
+	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -22,9 +22,11 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := run(ctx); err != nil {
-		log.Fatal(err)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 
