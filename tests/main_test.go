@@ -1,0 +1,59 @@
+// Package tests holds what can only be shown by whole processes on real
+// servers: relays that are killed, brokers and databases that fail, documents
+// from other languages. OUTBOX_SOAK=1 runs the long forms, as `make soak` does;
+// the short ones show the same in a few minutes.
+package tests
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+)
+
+// soak asks for the long forms.
+var soak = os.Getenv("OUTBOX_SOAK") == "1"
+
+// scale is the size of a test: short, or long in a soak.
+func scale[T any](short, long T) T {
+	if soak {
+		return long
+	}
+	return short
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	results.print()
+	removeRelay()
+	os.Exit(code)
+}
+
+// results is what the tests measured, printed as one table at the end.
+var results table
+
+type table struct {
+	mu   sync.Mutex
+	rows []string
+}
+
+// add enters a line; the values are formatted by fmt.Sprint.
+func (r *table) add(test, what string, values ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows = append(r.rows, test+"\t"+what+"\t"+strings.Join(values, " "))
+}
+
+func (r *table) print() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.Sort(r.rows)
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, row := range r.rows {
+		_, _ = fmt.Fprintln(t, row)
+	}
+	_ = t.Flush()
+}
