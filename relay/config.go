@@ -8,10 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gooutbox/outbox/core"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gooutbox/outbox/core"
 )
 
 // Config configures a Relay. Log, Sinks and Routes are required; the zero value

@@ -74,8 +74,8 @@ func TestARefusedEventHoldsItsKeyAndNoOther(t *testing.T) {
 		pass(time.Minute)
 		tries := k.sink.of("a1")
 		equal(t, "tries", len(tries), 5)
-		for i, want := range []time.Duration{1, 2, 4, 8} {
-			between(t, "wait", tries[i+1].at.Sub(tries[i].at), want*800*time.Millisecond, want*1200*time.Millisecond)
+		for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
+			between(t, "wait", tries[i+1].at.Sub(tries[i].at), want*8/10, want*12/10)
 		}
 		for i := range tries {
 			equal(t, "attempt", tries[i].lease.Attempt, i+1)

@@ -186,7 +186,8 @@ type attempt struct {
 type script struct {
 	t    *testing.T
 	caps core.Capabilities
-	// reply answers one event; n counts its tries from 1. nil delivers all.
+	// reply answers one event; n counts its tries from 1. nil delivers all. A
+	// running relay's is changed by answers.
 	reply func(l core.Lease, n int) core.Result
 	// before is called before the events of a call are looked at.
 	before func(ctx context.Context, leases []core.Lease)
@@ -223,11 +224,11 @@ func (s *script) Deliver(ctx context.Context, leases []core.Lease) []core.Result
 		}
 		s.mu.Lock()
 		s.tries[l.Event.ID]++
-		n := s.tries[l.Event.ID]
+		n, reply := s.tries[l.Event.ID], s.reply
 		s.mu.Unlock()
 		results[i] = core.Result{Outcome: core.Delivered}
-		if s.reply != nil {
-			results[i] = s.reply(l, n)
+		if reply != nil {
+			results[i] = reply(l, n)
 		}
 		if results[i].Outcome == core.Delivered {
 			s.mu.Lock()
@@ -241,6 +242,13 @@ func (s *script) Deliver(ctx context.Context, leases []core.Lease) []core.Result
 		results = s.answer(results)
 	}
 	return results
+}
+
+// answers changes how events are answered.
+func (s *script) answers(reply func(l core.Lease, n int) core.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reply = reply
 }
 
 // begin checks the rules of core.Sink and notes the attempts.

@@ -4,9 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/gooutbox/outbox/core"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gooutbox/outbox/core"
 )
 
 // scope names the instrumentation of this package.

@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gooutbox/outbox/core"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/gooutbox/outbox/core"
 )
 
 // lagEvery is how often the store is asked for the lag at most, however often

@@ -144,7 +144,7 @@ func TestAThrottlingSinkIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 		equal(t, "attempt", tries[1].lease.Attempt, 1)
 		equal(t, "delivered", len(k.sink.got()), 2)
 		pass(2 * time.Minute)
-		k.sink.reply = nil
+		k.sink.answers(nil)
 		k.append("c1")
 		pass(time.Second)
 		equal(t, "warnings", k.log.all(slog.LevelWarn), 1)
@@ -238,7 +238,7 @@ func TestWhatWasNotAttemptedIsSentAtOnceButNotInATightLoop(t *testing.T) {
 		equalIDs(t, "delivered at once", k.sink.got(), "a1", "b1")
 		pass(time.Second)
 
-		k.sink.reply = func(core.Lease, int) core.Result { return core.Result{} }
+		k.sink.answers(func(core.Lease, int) core.Result { return core.Result{} })
 		calls := k.sink.callCount()
 		k.append("a2", "b2")
 		pass(10 * time.Second)

@@ -81,7 +81,7 @@ func (h *history) fault(op string) error {
 		return nil
 	case h.chance(25):
 		return errFault
-	case h.chance(60):
+	case h.chance(70):
 		time.Sleep(h.upTo(3 * time.Second))
 	case h.chance(150):
 		time.Sleep(h.upTo(time.Minute)) // frozen beyond its lease
@@ -230,9 +230,9 @@ func (h *history) answer(e *core.Event) core.Result {
 	switch {
 	case h.chance(20):
 		return core.Result{Outcome: core.Refused, Err: errFault}
-	case h.chance(60):
+	case h.chance(50):
 		return core.Result{Outcome: core.Throttled, Err: errFault, RetryAfter: time.Second}
-	case h.chance(60):
+	case h.chance(70):
 		return core.Result{Outcome: core.Unavailable, Err: errFault}
 	case h.chance(40):
 		if h.chance(2) {

@@ -101,7 +101,8 @@ func (t *term) run(ctx context.Context) error {
 	defer late.Stop()
 	t.finish()
 	workers.Wait()
-	lost := t.end(errReleased)
+	t.end(errReleased)
+	lost := t.lost()
 	keepers.Wait()
 	t.route.blocked.reset()
 	t.route.metrics.ended(lost)
@@ -128,18 +129,21 @@ var (
 	errDrainEnded = errors.New("the drain time is over")
 )
 
-// end makes the term over, for the reason of the first call, and returns that
-// reason unless it is errReleased.
-func (t *term) end(reason error) error {
+// end makes the term over, for the reason of the first call.
+func (t *term) end(reason error) {
 	t.kill(reason)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = true
 	t.wakeAll()
-	if reason = context.Cause(t.alive); errors.Is(reason, errReleased) {
-		return nil
+}
+
+// lost is why the cursor was lost, nil if it wasn't.
+func (t *term) lost() error {
+	if reason := context.Cause(t.alive); !errors.Is(reason, errReleased) {
+		return reason
 	}
-	return reason
+	return nil
 }
 
 // drain stops beginning anything new.

@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gooutbox/outbox/core"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gooutbox/outbox/core"
 )
 
 // maxLinks bounds the links of a span: backends keep 128 by default.
