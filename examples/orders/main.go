@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,7 +26,7 @@ const module = "github.com/gooutbox/outbox/"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx)
+	err := run(ctx, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -33,7 +34,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) (err error) {
+// run writes what the programs print to out, and the count at the end.
+func run(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "orders-")
@@ -46,6 +48,7 @@ func run(ctx context.Context) (err error) {
 		database: filepath.Base(dir), // one of its own each time
 		brokers:  cmp.Or(os.Getenv("KAFKA_BROKERS"), "127.0.0.1:9092"),
 		dir:      dir,
+		out:      out,
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-o", dir+"/",
 		module+"cmd/outbox", module+"examples/orders/producer", module+"examples/orders/relay")
@@ -55,7 +58,10 @@ func run(ctx context.Context) (err error) {
 	return example.run(ctx)
 }
 
-type example struct{ uri, database, brokers, dir string }
+type example struct {
+	uri, database, brokers, dir string
+	out                         io.Writer
+}
 
 func (e *example) run(ctx context.Context) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(e.uri))
@@ -87,7 +93,7 @@ func (e *example) run(ctx context.Context) error {
 			return fmt.Errorf("running %s: %w", relay, err)
 		}
 	}
-	return events.check(ctx, db)
+	return events.check(ctx, db, e.out)
 }
 
 // configFile is the outbox.yaml beside this file's folder, wherever in the
@@ -103,6 +109,6 @@ func configFile() (string, error) {
 func (e *example) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(e.dir, name), args...)
 	cmd.Env = append(os.Environ(), "MONGODB_URL="+e.uri, "DATABASE="+e.database, "KAFKA_BROKERS="+e.brokers)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout, cmd.Stderr = e.out, os.Stderr
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -62,8 +63,8 @@ func (t *topic) readAll(ctx context.Context, db *mongo.Database) error {
 	return nil
 }
 
-// check compares what came with the orders in the database.
-func (t *topic) check(ctx context.Context, db *mongo.Database) error {
+// check compares what came with the orders in the database, and counts on out.
+func (t *topic) check(ctx context.Context, db *mongo.Database, out io.Writer) error {
 	orders, err := placed(ctx, db)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (t *topic) check(ctx context.Context, db *mongo.Database) error {
 			phantom++
 		}
 	}
-	fmt.Printf("orders=%d events=%d missing=%d phantom=%d out_of_order=%d\n", len(orders), len(t.ids), missing, phantom, outOfOrder)
+	fmt.Fprintf(out, "orders=%d events=%d missing=%d phantom=%d out_of_order=%d\n", len(orders), len(t.ids), missing, phantom, outOfOrder)
 	if missing+phantom+outOfOrder > 0 {
 		return errors.New("what Kafka holds differs from the orders in the database")
 	}
