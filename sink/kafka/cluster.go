@@ -11,9 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gooutbox/outbox/core"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/gooutbox/outbox/core"
 )
 
 const (

@@ -3,9 +3,10 @@ package kafka
 import (
 	"fmt"
 
-	"github.com/gooutbox/outbox/core"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/gooutbox/outbox/core"
 )
 
 // verdict is what a broker's code says of a record set.

@@ -13,7 +13,10 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
+	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/sasl"
+
+	"github.com/gooutbox/outbox/internal/crash"
 )
 
 const (
@@ -51,6 +54,14 @@ type conn struct {
 type wireConn struct {
 	net.Conn
 	wrote, failed bool
+	producing     bool // the request carries events
+}
+
+func (w *wireConn) Read(b []byte) (int, error) {
+	if w.producing {
+		crash.Here("kafka.sent")
+	}
+	return w.Conn.Read(b)
 }
 
 func (w *wireConn) Write(b []byte) (int, error) {
@@ -140,6 +151,7 @@ func (c *conn) roundTrip(ctx context.Context, deadline time.Time, req protocol.M
 		return nil, false, err
 	}
 	c.wire.wrote, c.wire.failed = false, false
+	_, c.wire.producing = req.(*produce.Request)
 	if err := c.pc.SetDeadline(deadline); err != nil {
 		return nil, false, err
 	}

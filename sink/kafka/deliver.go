@@ -9,10 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gooutbox/outbox/core"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
+
+	"github.com/gooutbox/outbox/core"
 )
 
 // maxRequestBytes bounds one request, except that one record set always fits.

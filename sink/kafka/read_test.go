@@ -8,6 +8,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/servicetest"
 )
 
 // readAll reads a topic of a broker without TLS and SASL from its beginning to
@@ -98,4 +99,23 @@ func outcomes(results []core.Result) []core.Outcome {
 		out[i] = r.Outcome
 	}
 	return out
+}
+
+// alter changes a setting of a topic on the shared broker.
+func alter(t testing.TB, topic, name, value string) {
+	t.Helper()
+	client := &kafkago.Client{Addr: kafkago.TCP(servicetest.Kafka(t)...), Timeout: 10 * time.Second, Transport: new(kafkago.Transport)}
+	defer client.Transport.(*kafkago.Transport).CloseIdleConnections()
+	res, err := client.IncrementalAlterConfigs(t.Context(), &kafkago.IncrementalAlterConfigsRequest{
+		Resources: []kafkago.IncrementalAlterConfigsRequestResource{{
+			ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic,
+			Configs: []kafkago.IncrementalAlterConfigsRequestConfig{{Name: name, Value: value, ConfigOperation: kafkago.ConfigOperationSet}},
+		}},
+	})
+	if err == nil {
+		err = res.Resources[0].Error
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

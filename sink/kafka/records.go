@@ -6,9 +6,10 @@ import (
 	"math/bits"
 	"strings"
 
+	"github.com/segmentio/kafka-go/protocol"
+
 	"github.com/gooutbox/outbox/core"
 	"github.com/gooutbox/outbox/internal/wire"
-	"github.com/segmentio/kafka-go/protocol"
 )
 
 // setOverhead is the head of a record set.

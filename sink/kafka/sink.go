@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/gooutbox/outbox/core"
-	"github.com/gooutbox/outbox/internal/wire"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/sasl"
+
+	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/wire"
 )
 
 // ErrClosed is the reason of what Deliver answers after Close.

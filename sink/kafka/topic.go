@@ -81,26 +81,28 @@ func (t *topics) of(l *core.Lease) (string, error) {
 func (t *topics) execute(f topicFields) topicName {
 	var b strings.Builder
 	if err := t.tmpl.Execute(&b, f); err != nil {
-		if missing, ok := errors.AsType[missingField](err); ok {
+		if missing, ok := errors.AsType[missingFieldError](err); ok {
 			return topicName{err: &core.FieldError{Field: string(missing), Problem: "is empty, and the topic's name needs it"}}
 		}
 		return topicName{err: &core.FieldError{Field: t.fields, Problem: "makes no topic: " + err.Error()}}
 	}
 	if !validTopic(b.String()) {
-		return topicName{err: &core.FieldError{Field: t.fields,
-			Problem: "makes no valid topic: a name has 1 to 249 of A-Z a-z 0-9 . _ - and is neither . nor .."}}
+		return topicName{err: &core.FieldError{
+			Field:   t.fields,
+			Problem: "makes no valid topic: a name has 1 to 249 of A-Z a-z 0-9 . _ - and is neither . nor ..",
+		}}
 	}
 	return topicName{name: b.String()}
 }
 
-// missingField is the name of a field that required found empty.
-type missingField string
+// missingFieldError is the name of a field that required found empty.
+type missingFieldError string
 
-func (m missingField) Error() string { return string(m) + " is empty" }
+func (m missingFieldError) Error() string { return string(m) + " is empty" }
 
 func required(field, value string) (string, error) {
 	if value == "" {
-		return "", missingField(field)
+		return "", missingFieldError(field)
 	}
 	return value, nil
 }
