@@ -84,7 +84,7 @@ routes:
     timeout: 20s
     backoff: {initial: 2s, max: 1m}
     outage_backoff: {initial: 3s, max: 2m}
-relay: {owner: one, drain: 10s, cursor_lease: 5s, retention: 1d}
+relay: {owner: one, drain: 10s, cursor_lease: 5s, retention: 1d, clean_interval: 1m}
 admin: {listen: "127.0.0.1:0"}
 log: {level: warn, format: json}
 `

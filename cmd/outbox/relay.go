@@ -119,6 +119,7 @@ func relayConfig(file *config.File, log core.Log, sinks map[string]core.Sink, p 
 		Drain:         max(time.Duration(file.Relay.Drain), 1), // 0 would be the default
 		CursorLease:   time.Duration(file.Relay.CursorLease),
 		Retention:     time.Duration(file.Relay.Retention),
+		CleanInterval: time.Duration(file.Relay.CleanInterval),
 	}
 	if cfg.Retention == 0 {
 		cfg.Retention = -1

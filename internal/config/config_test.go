@@ -298,6 +298,7 @@ relay:
   drain: 30s
   cursor_lease: 15s
   retention: 7d
+  clean_interval: 5m
 admin:
   allow_remote: false
 log:

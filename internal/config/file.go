@@ -136,6 +136,9 @@ type Relay struct {
 	// Retention is the age at which delivered events are removed. Defaults to
 	// 7 days; 0 keeps them for ever.
 	Retention Duration `yaml:"retention"`
+	// CleanInterval is the time between two rounds of removing them. Defaults
+	// to 5 minutes.
+	CleanInterval Duration `yaml:"clean_interval" min:"100ms"`
 }
 
 // Admin is the listener for metrics and health.
@@ -156,9 +159,10 @@ type Log struct {
 func Default() *File {
 	return &File{
 		Relay: Relay{
-			Drain:       Duration(30 * time.Second),
-			CursorLease: Duration(core.DefaultCursorLease),
-			Retention:   Duration(7 * 24 * time.Hour),
+			Drain:         Duration(30 * time.Second),
+			CursorLease:   Duration(core.DefaultCursorLease),
+			Retention:     Duration(7 * 24 * time.Hour),
+			CleanInterval: Duration(5 * time.Minute),
 		},
 		Log: Log{Level: "info", Format: "text"},
 	}
