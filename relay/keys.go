@@ -7,13 +7,13 @@ import (
 
 // key holds the entries of one AggregateID that are not settled, in order.
 // Exactly one of these holds: it is in the ready list, in a call, in the heap
-// of waiting keys, or some of its entries are being set aside.
+// of waiting keys, or its former head is being set aside.
 type key struct {
 	name       string
 	head, tail uint64 // entries of the window
 	count      int    // of entries from head to tail
 	inCall     bool
-	parking    int  // entries that are being set aside: the key goes on after
+	parking    bool // its former head is being set aside: the key goes on after
 	next       *key // in the ready list
 	wait       *wait
 }
@@ -49,7 +49,7 @@ func (ks *keys) add(w *window, name string, i uint64) {
 		return
 	}
 	k.head, k.tail = i, i
-	if !k.inCall && k.parking == 0 && (k.wait == nil || k.wait.place < 0) {
+	if !k.inCall && !k.parking && (k.wait == nil || k.wait.place < 0) {
 		ks.ready.pushBack(k)
 	}
 }
@@ -64,17 +64,15 @@ func (ks *keys) make(name string) *key {
 	return k
 }
 
-// resume puts a key that is in no call where it belongs now.
+// resume lets a key go on that is in no call, if it has more entries.
 func (ks *keys) resume(k *key) {
-	switch {
-	case k.parking > 0:
-	case k.count > 0:
+	if k.count > 0 {
 		ks.ready.pushBack(k)
-	default:
-		delete(ks.byName, k.name)
-		*k = key{next: ks.spare}
-		ks.spare = k
+		return
 	}
+	delete(ks.byName, k.name)
+	*k = key{next: ks.spare}
+	ks.spare = k
 }
 
 // postpone lets a key wait until a time.

@@ -10,8 +10,9 @@ import (
 	"github.com/gooutbox/outbox/core"
 )
 
-// lagEvery is how often the store is asked for the lag at most, however often
-// metrics are collected; lagTimeout is how long it may take to answer.
+// lagEvery is how often the store is asked for a lag at most, however often
+// metrics are collected; lagTimeout is how long its answers may hold up one
+// collection.
 const (
 	lagEvery   = 15 * time.Second
 	lagTimeout = 5 * time.Second
@@ -30,8 +31,6 @@ func (c *lagCache) of(ctx context.Context, log core.Log, cursor string) (core.La
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); c.asked.IsZero() || now.Sub(c.asked) >= lagEvery {
-		ctx, cancel := context.WithTimeout(ctx, lagTimeout)
-		defer cancel()
 		lag, err := log.Lag(ctx, cursor)
 		c.asked, c.lag, c.known = now, lag, err == nil
 	}
@@ -44,6 +43,8 @@ func (c *lagCache) of(ctx context.Context, log core.Log, cursor string) (core.La
 func (is *instruments) observe(r *Relay) (stop func(), err error) {
 	lags := make([]lagCache, len(r.routes))
 	registration, err := is.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		ctx, cancel := context.WithTimeout(ctx, lagTimeout)
+		defer cancel()
 		for i, rt := range r.routes {
 			with := rt.metrics.observe
 			s := rt.status()

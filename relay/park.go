@@ -21,7 +21,7 @@ func (t *term) setAside(k *key, failure core.Failure) {
 	s := t.win.at(i)
 	k.head = s.next
 	k.count--
-	k.parking++
+	k.parking = true
 	t.unblock(k)
 	t.park(k, i, failure)
 }
@@ -97,7 +97,7 @@ func (t *term) parked(parks []park) {
 		t.win.settle(p.place)
 		t.parking--
 		if p.key != nil {
-			p.key.parking--
+			p.key.parking = false
 			t.keys.resume(p.key)
 		}
 	}
