@@ -65,7 +65,9 @@ func (s *scan) fill(ctx context.Context, b *batch) (finished bool, err error) {
 				return true, nil
 			}
 			if err := s.next(ctx, b); err != nil {
-				return false, s.failed(ctx, err)
+				if err := s.failed(ctx, err); err != nil {
+					return false, err
+				}
 			}
 			if s.pending == nil {
 				continue
