@@ -96,6 +96,9 @@ func (c *cluster) lookup(ctx context.Context, names []string) ([]*topic, error) 
 		return found, nil // pictures that are only old may still do
 	}
 	found, _ = c.known(names)
+	if i := slices.Index(found, nil); i >= 0 {
+		return nil, core.MarkUnavailable(fmt.Errorf("asking Kafka for its topics: the answer lacks topic %q", names[i]))
+	}
 	return found, nil
 }
 
