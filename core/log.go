@@ -139,8 +139,8 @@ type Cursor interface {
 type Term struct {
 	// Fence is higher than that of any earlier term of this cursor.
 	Fence uint64
-	// Position is that of the last event that an earlier term settled; zero
-	// when there is none.
+	// Position is that of the last event that an earlier term settled. When
+	// there is none it is zero, or a place before all that the cursor reads.
 	Position Position
 	// Fruitless counts the terms before this one that ended without a Save
 	// that moved the position.

@@ -66,7 +66,9 @@ type Traits struct {
 	// NoTransactions: Append works without a transaction, and InTransaction
 	// can't take back what its function did.
 	NoTransactions bool
-	// OneCursor: there is one cursor, and no second.
+	// OneCursor: settled events are known by a mark on them. So there is one
+	// cursor and no second, no Start lets it read published events, and Clean
+	// names no cursor for events that aren't marked.
 	OneCursor bool
 	// OneWriter: a transaction that writes keeps all others from writing until
 	// it ends.

@@ -205,11 +205,10 @@ func (k *kit) catchUp(c core.Cursor) []core.Entry {
 		}
 		got = append(got, b.Entries...)
 		k.save(c, b.Entries...)
-		if b.Reached == nil {
-			continue
-		}
-		if err := c.Save(k.ctx, []core.Mark{b.Reached}); err != nil {
-			k.Fatalf("saving the place reached: %v", err)
+		if b.Reached != nil {
+			if err := c.Save(k.ctx, []core.Mark{b.Reached}); err != nil {
+				k.Fatalf("saving the place reached: %v", err)
+			}
 		}
 		if b.SaveSoon || len(b.Entries) == 0 {
 			return got

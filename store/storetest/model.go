@@ -25,8 +25,9 @@ type twin struct {
 	real, model core.Cursor
 	// pending was read and not settled yet: the same entries from both.
 	pending, modelPending []core.Entry
-	// saved is the real cursor's position.
-	saved core.Position
+	// saved is the real cursor's position, and begin a place before all that it
+	// reads.
+	saved, begin core.Position
 }
 
 // simulation does the same operations on the store and on the model.
@@ -147,6 +148,10 @@ func (s *simulation) read(t *twin) {
 	}
 	got := s.k.read(t.real, len(b.Entries))
 	for i, want := range b.Entries {
+		if got[i].Mark.Position().Compare(t.begin) <= 0 {
+			s.k.Errorf("%s: %s has the position %v, before the cursor's %v", t.name,
+				got[i].Event.ID, got[i].Mark.Position(), t.begin)
+		}
 		if got[i].Event.ID != want.Event.ID || got[i].Queued != want.Queued {
 			s.k.Errorf("%s: read %s (queued %t), want %s (queued %t)", t.name,
 				got[i].Event.ID, got[i].Queued, want.Event.ID, want.Queued)
@@ -236,7 +241,10 @@ func (s *simulation) acquire(t *twin, owner string, start core.Start) {
 	if got.Fruitless != want.Fruitless {
 		s.k.Errorf("%s: %d fruitless terms, want %d", t.name, got.Fruitless, want.Fruitless)
 	}
-	if got.Position != t.saved {
+	switch {
+	case t.saved == core.Position{}:
+		t.begin = got.Position
+	case got.Position != t.saved:
 		s.k.Errorf("%s: the position is %v, want %v", t.name, got.Position, t.saved)
 	}
 }

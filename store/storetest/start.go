@@ -47,7 +47,7 @@ func startRules() []rule {
 			k.append("a")
 			k.expect(c, "open", "a")
 		}},
-		{name: "PublishedEventsAreReadOnRequest", needs: []need{putting}, check: func(k *kit) {
+		{name: "PublishedEventsAreReadOnRequest", needs: []need{putting, cursors}, check: func(k *kit) {
 			k.put(Document{Event: event("done"), Published: true}, Document{Event: event("open")})
 			c := begin(k, core.Start{IncludePublished: true})
 			k.expect(c, "done", "open")
