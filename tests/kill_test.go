@@ -50,7 +50,9 @@ func TestARelayThatDiesAtANamedPlaceLosesNothing(t *testing.T) {
 	t.Parallel()
 	times := scale(1, 10)
 	s := newStage(t, servers{}, mongostore.Config{})
-	s.config.Relay = []string{"retention: 1s"}
+	s.config.Lease = shortLease
+	s.config.Store = []string{"margin: 5s"} // so that the cleaner has something to do
+	s.config.Relay = []string{"retention: 1s", "clean_interval: 200ms"}
 	w := s.workload(300, 100)
 	require.NoError(t, w.Run(t.Context())) // a backlog for the scan
 	w.Transactions, w.PerSecond, w.Workers = 1<<30, 200, 4

@@ -25,6 +25,7 @@ import (
 func TestPollingUnderKillsLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, servers{uri: servicetest.StandaloneURL(t)}, mongostore.Config{AllowNoTransaction: true})
+	s.config.Lease = shortLease
 	s.config.Store = []string{"poll_interval: 50ms"}
 	s.follow()
 	events, keys := scale(3000, 50_000), scale(40, 200)

@@ -29,6 +29,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	background(t, func(ctx context.Context) { _ = w.Run(ctx) }) // until the test ends
 	s.follow()
 
+	fence := ""
 	for _, end := range []struct {
 		name   string
 		end    func(*trial.Relay)
@@ -38,8 +39,8 @@ func TestAStandbyTakesOver(t *testing.T) {
 		{"SIGTERM", s.stop, lease/3 + slack},
 	} {
 		first := s.start()
-		eventually(t, 20*time.Second, "the first delivery", s.newFence(""))
-		fence := s.lastFence()
+		eventually(t, 20*time.Second, "the first delivery", s.newFence(fence))
+		fence = s.lastFence()
 		second := s.start()
 		require.NoError(t, second.Await(t.Context(), "relay started"))
 		before := len(s.collector.Records())
@@ -52,6 +53,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 		took := s.lastFenceBegan().Sub(began)
 		results.add(t.Name(), end.name, fmt.Sprintf("took over after %.2f leases", took.Seconds()/lease.Seconds()))
 		require.LessOrEqual(t, took, end.within, "take-over after %s", end.name)
+		fence = s.lastFence()
 		s.stop(second)
 	}
 	s.requireRisingFences()
