@@ -142,8 +142,8 @@ type Term struct {
 	// Position is that of the last event that an earlier term settled. When
 	// there is none it is zero, or a place before all that the cursor reads.
 	Position Position
-	// Fruitless counts the terms before this one that ended without a Save
-	// that moved the position.
+	// Fruitless counts the terms since the position last moved that ended
+	// without Release: those in which the process may have died.
 	Fruitless int
 	// SuspectID is the id of the event that the last term noted, and
 	// SuspectCount in how many terms in a row it was noted.

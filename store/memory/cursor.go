@@ -163,6 +163,9 @@ func (c *cursor) Release(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.holds() {
+		if !c.state.moved {
+			c.state.fruitless = c.term.Fruitless - 1 // this term doesn't count
+		}
 		c.state.leaseUntil = time.Time{}
 		c.state.revision++
 	}

@@ -180,6 +180,8 @@ var mustFail = map[string]map[string]string{
 			SaveAfterItIsFenced SuspectAfterItIsFenced`,
 		"Resume": "RecoveryCutShortLosesNothing RecoveryIsOverOnce RecoveryLosesNothing",
 		"Park":   "QueuedAfterRecovery QueuedBehindThePosition",
+		"Poison": "ReleasedTermsAreNotCounted",
+		"Model":  "RandomOperationsMatchIt",
 	},
 	"ReleasesAnothersLease": {
 		"Fence":   "StaleReleaseBeforeAnotherOwnerFreesNothing StaleReleaseBeforeTheSameOwnerFreesNothing",
@@ -263,11 +265,11 @@ var mustFail = map[string]map[string]string{
 	"CountsNoFruitlessTerms": {
 		"Poison": `
 			FruitlessTermsAreCountedForAnotherOwner FruitlessTermsAreCountedForTheSameOwner
-			ProgressEndsTheCount RenewalIsNoProgress`,
+			ProgressEndsTheCount ReleasedTermsAreNotCounted RenewalIsNoProgress`,
 		"Model": "RandomOperationsMatchIt",
 	},
 	"CountsEveryTermAsFruitless": {
-		"Poison": "ProgressEndsTheCount",
+		"Poison": "ProgressEndsTheCount ReleasedTermsAreNotCounted",
 		"Model":  "RandomOperationsMatchIt",
 	},
 	"NotesNoSuspect": {

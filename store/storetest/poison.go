@@ -41,6 +41,19 @@ func poisonRules() []rule {
 				k.Errorf("after a term that only renewed: %d fruitless ones, want 1", got)
 			}
 		}},
+		rule{name: "ReleasedTermsAreNotCounted", check: func(k *kit) {
+			k.cursor()
+			c := k.takeOver("second")
+			for range 3 {
+				if got := c.Term().Fruitless; got != 1 {
+					k.Errorf("%d fruitless terms, want the 1 that wasn't released", got)
+				}
+				if err := c.Release(k.ctx); err != nil {
+					k.Fatal(err)
+				}
+				c = k.takeOver("third")
+			}
+		}},
 		rule{name: "SuspectIsNoted", check: func(k *kit) {
 			c := k.cursor()
 			k.append("a", "b")
