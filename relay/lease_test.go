@@ -111,34 +111,69 @@ func TestWhenTheLeaseEndsOnItsOwnClockTheTermIsForgotten(t *testing.T) {
 	})
 }
 
-func TestAFencedWriteEndsTheTermAtOnce(t *testing.T) {
+func TestAnOperationThatIsFencedEndsTheTermAtOnce(t *testing.T) {
+	for _, op := range []string{memory.OpRead, memory.OpSave, memory.OpRenew, memory.OpPark, memory.OpSuspect} {
+		t.Run(op, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *kit) {
+				var cancelled atomic.Int64
+				k.sink.before = func(ctx context.Context, ls []core.Lease) {
+					if ls[0].Event.ID == "slow1" && cancelled.Load() == 0 {
+						<-ctx.Done()
+						cancelled.Store(time.Now().UnixNano())
+					}
+				}
+				k.sink.reply = func(l core.Lease, _ int) core.Result {
+					if op == memory.OpPark && l.Event.ID == "a1" {
+						return outcome(core.Rejected)
+					}
+					return core.Result{Outcome: core.Delivered}
+				}
+				fenced := func() { k.faults.set(core.ErrFenced, op) }
+				if op == memory.OpSuspect { // there is no call beside it
+					k.append("a1")
+					k.die(2, -1)
+					fenced()
+				}
+				k.sink.caps.MaxBatch = 1
+				r := k.start()
+				settle()
+				switch op {
+				case memory.OpSuspect:
+				case memory.OpRead:
+					k.append("slow1")
+					settle()
+					fenced()
+					k.append("a1")
+				default:
+					fenced()
+					k.append("a1", "slow1")
+				}
+				began := time.Now()
+				pass(6 * time.Second) // a renewal, and less than a lease
+				if op != memory.OpSuspect {
+					between(t, "the call was cancelled", time.Duration(cancelled.Load()-began.UnixNano()), 0, 6*time.Second)
+				}
+				equal(t, "lines about it", k.log.with(slog.LevelWarn, "the cursor was lost") > 0, true)
+				k.faults.set(nil, op)
+				pass(time.Minute)
+				equal(t, "events beyond the saved position", k.unsettled(), 0)
+				r.stop()
+			})
+		})
+	}
+}
+
+func TestTwoProcessesOfOneOwnerDoNotSpin(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
-		var cancelled atomic.Bool
-		k.sink.before = func(ctx context.Context, ls []core.Lease) {
-			if ls[0].Event.ID == "b1" && !cancelled.Load() {
-				<-ctx.Done()
-				cancelled.Store(true)
-			}
+		owner := func(c *relay.Config) { c.Owner = "twice" }
+		a, b := k.start(owner), k.start(owner)
+		pass(time.Hour)
+		if n := k.faults.count(memory.OpAcquire); n > 1500 {
+			t.Errorf("%d take-overs in an hour", n)
 		}
-		r := k.start(func(c *relay.Config) { c.Owner = "me" })
-		settle()
-		k.append("b1")
-		settle()
-		// Another holder takes the cursor although the lease runs: the same
-		// owner may.
-		other, err := k.store.Acquire(t.Context(), core.AcquireRequest{Name: "r", Owner: "me"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		k.append("a1") // its Save, or the Read, tells
-		pass(time.Second)
-		equal(t, "the call was cancelled", cancelled.Load(), true)
-		if err := other.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		pass(time.Minute)
-		equal(t, "events beyond the saved position", k.unsettled(), 0)
-		r.stop()
+		equal(t, "it is told", k.log.with(slog.LevelWarn, "the cursor was lost") > 0, true)
+		a.stop()
+		b.stop()
 	})
 }
 

@@ -66,6 +66,7 @@ func newRoute(r *Relay, cfg *Route) *route {
 
 // run returns when ctx has ended and the last term is over.
 func (rt *route) run(ctx context.Context) error {
+	var pause waits
 	for {
 		rt.setTerm(nil)
 		cursor := rt.standBy(ctx)
@@ -81,6 +82,13 @@ func (rt *route) run(ctx context.Context) error {
 			rt.setTerm(nil)
 			return err
 		}
+		// Two processes of one owner would take the cursor from each other
+		// without end: not as fast as they can.
+		if time.Since(t.began) > rt.relay.cfg.CursorLease || !pause.started() {
+			pause = rt.relay.cfg.StoreBackoff.start()
+		}
+		rt.setTerm(nil)
+		sleep(ctx, pause.next())
 	}
 }
 
