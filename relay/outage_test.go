@@ -116,6 +116,21 @@ func TestAnEventThatIsUnavailableWhileOthersPassIsRefused(t *testing.T) {
 				if s.Blocked == nil || s.Blocked.EventID != "p1" || s.Blocked.Attempts < 1 {
 					t.Errorf("blocked: %+v", s.Blocked)
 				}
+				together := 0
+				for _, a := range k.sink.of("p1") {
+					if a.with > 1 {
+						together++
+					}
+				}
+				// Once it is suspected it goes alone. Where it takes others down it
+				// must first be found.
+				most := 1
+				if whole {
+					most = 5
+				}
+				if together > most {
+					t.Errorf("sent with others in %d calls, want at most %d", together, most)
+				}
 				r.stop()
 			})
 		})
