@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"time"
@@ -118,10 +117,10 @@ func (d *dialer) handshake(ctx context.Context, nc net.Conn, addr string) (net.C
 func (d *dialer) prepare(ctx context.Context, c *conn, deadline time.Time) error {
 	m, _, err := c.roundTrip(ctx, deadline, new(apiversions.Request))
 	if err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return fmt.Errorf("the broker closed the connection, does it want TLS: %w", err)
+		if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("asking for its versions: %w", err)
 		}
-		return fmt.Errorf("asking for its versions: %w", err)
+		return fmt.Errorf("asking for its versions, the broker ended the connection, does it want TLS: %w", err)
 	}
 	res := m.(*apiversions.Response)
 	if res.ErrorCode != 0 {

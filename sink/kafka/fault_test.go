@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -263,6 +264,41 @@ func TestKeyKeepsItsOrderAcrossTopics(t *testing.T) {
 	}
 	if want := []string{"g-1", "g-2", "g-3"}; !slices.Equal(order, want) {
 		t.Errorf("sent %v, want %v", order, want)
+	}
+}
+
+// A broker that is silent costs a call the time of one request, not of one for
+// each change of topic.
+func TestSilentBrokerIsAskedOnceACall(t *testing.T) {
+	t.Parallel()
+	c := fake(t, []string{"placed", "paid"}, kfake.NumBrokers(2))
+	for p := range int32(3) {
+		for node, topic := range []string{"placed", "paid"} {
+			if err := c.MoveTopicPartition(topic, p, int32(node)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var asked atomic.Int32
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if c.CurrentNode() != 1 {
+			return nil, nil, false
+		}
+		asked.Add(1)
+		return nil, nil, true
+	})
+	s := open(t, Config{Brokers: c.ListenAddrs(), RequestTimeout: 300 * time.Millisecond})
+	leases := []core.Lease{lease("1", "a"), lease("2", "b"), lease("3", "b")}
+	for i, typ := range []string{"paid", "placed", "paid"} {
+		leases[i].Event.Type = typ
+	}
+	results := s.Deliver(t.Context(), leases)
+	if got, want := outcomes(results), []core.Outcome{core.Unknown, core.Delivered, core.NotAttempted}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the silent broker was asked %d times", n)
 	}
 }
 
