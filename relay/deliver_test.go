@@ -136,6 +136,7 @@ func TestReadingWaitsWhenTheWindowIsFull(t *testing.T) {
 func TestWhatWaitsInMemoryIsBoundedInBytes(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		block := make(chan struct{})
+		k.sink.caps.PrefixPerKey = true
 		k.sink.before = func(context.Context, []core.Lease) { <-block }
 		for range 100 {
 			k.appendEvents(core.Event{AggregateID: "a", Type: "t", Payload: make([]byte, 1000)})
