@@ -40,10 +40,12 @@ func (s *Store) InTransaction(ctx context.Context, fn func(ctx context.Context) 
 		return fn(ctx)
 	}
 	fnErr, err := s.transact(ctx, fn)
-	if err != nil && fnErr == nil {
-		if hasCode(err, codeIllegalOperation) {
-			return fmt.Errorf("committing a transaction: %w (transactions need a replica set: start mongod with --replSet)", err)
-		}
+	switch {
+	case err == nil:
+		return nil
+	case hasCode(err, codeIllegalOperation) && !s.transacts(ctx):
+		return fmt.Errorf("%w (this server is a standalone, which has no transactions: start mongod with --replSet)", err)
+	case fnErr == nil:
 		return fmt.Errorf("committing a transaction: %w", err)
 	}
 	return err
