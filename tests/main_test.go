@@ -5,6 +5,7 @@
 package tests
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"slices"
@@ -32,7 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// results is what the tests measured, printed as one table at the end.
+// results is what the tests measured, printed as one table at the end, and
+// written to the file that OUTBOX_RESULTS names.
 var results table
 
 type table struct {
@@ -51,9 +53,16 @@ func (r *table) print() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slices.Sort(r.rows)
-	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	var text bytes.Buffer
+	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range r.rows {
 		_, _ = fmt.Fprintln(t, row)
 	}
 	_ = t.Flush()
+	_, _ = os.Stdout.Write(text.Bytes())
+	if file := os.Getenv("OUTBOX_RESULTS"); file != "" {
+		if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, "writing the results:", err)
+		}
+	}
 }
