@@ -54,7 +54,7 @@ func (s *Store) wantedIndexes(poll bool) []wantedIndex {
 	}
 	if poll {
 		indexes = append(indexes, wantedIndex{
-			coll: s.log, name: "outbox_unpublished", keys: bson.D{{Key: f.PublishedAt, Value: 1}, {Key: f.Seq, Value: 1}},
+			coll: s.log, name: "outbox_unpublished", keys: append(bson.D{{Key: f.PublishedAt, Value: 1}}, s.scanOrder()...),
 			partial: bson.D{{Key: f.PublishedAt, Value: nil}},
 			why:     "events that are still to be delivered are found by it",
 		})

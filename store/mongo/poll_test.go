@@ -149,7 +149,7 @@ func TestAPollUnderWritersMissesNothing(t *testing.T) {
 func TestAPollKeepsFewInMind(t *testing.T) {
 	t.Parallel()
 	polled(t, func(t *testing.T, s *Store) {
-		want := numbered(0, 3000)
+		want := numbered(0, 1500)
 		fillLog(t, s, 10, want...)
 		c := cursorOf(t, s, core.Start{})
 		var got []core.Entry
@@ -217,6 +217,31 @@ func TestACursorThatIsNoLongerPolledMissesNothing(t *testing.T) {
 	appendIDs(t, s, "c")
 	s = newStore(t, db, impatient)
 	wantIDs(t, catchUp(t, cursorOf(t, s, core.Start{})), "late", "c")
+}
+
+func TestASweepFollowsTheIndexOfWhatIsNotMarked(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, servicetest.Database(t), Config{Poll: true})
+	fillLog(t, s, 10, numbered(0, 2000)...)
+	if _, err := s.log.UpdateMany(t.Context(), bson.D{{Key: "_id", Value: op("$lt", "e001900")}}, op("$set", op("published_at", time.Now()))); err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]bson.Timestamp{"beginning": {}, "a time": {T: 5}} {
+		p := newPoll(newReader(s, readerConfig{doc: cursorDoc{From: from}}))
+		answer, err := s.db.RunCommand(t.Context(), bson.D{
+			{Key: "explain", Value: bson.D{{Key: "find", Value: "outbox"}, {Key: "filter", Value: p.filter()}, {Key: "sort", Value: s.scanOrder()}}},
+			{Key: "verbosity", Value: "executionStats"},
+		}).Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if examined := answer.Lookup("executionStats", "totalDocsExamined").AsInt64(); examined != 100 {
+			t.Errorf("from %s: %d documents were examined for 100", name, examined)
+		}
+		if plan := answer.Lookup("queryPlanner", "winningPlan").Document(); plan.Lookup("stage").StringValue() == "SORT" {
+			t.Errorf("from %s: the sweep is sorted in memory", name)
+		}
+	}
 }
 
 func TestAnIdlePollAsksOncePerInterval(t *testing.T) {

@@ -361,11 +361,11 @@ func rollOver(t *testing.T, s *Store) {
 	end, oplog := edges(t, s.client)
 	junk := bson.D{{Key: "junk", Value: make([]byte, 1<<20)}}
 	deadline := time.Now().Add(readTime)
-	for oldest := bson.Raw(nil); ; {
+	for {
 		for range 10 {
 			insert(t, s.db.Collection("junk"), junk)
 		}
-		oldest, _ = oplog.FindOne(t.Context(), bson.D{}, options.FindOne().SetSort(bson.D{{Key: "$natural", Value: 1}})).Raw()
+		oldest, _ := oplog.FindOne(t.Context(), bson.D{}, options.FindOne().SetSort(bson.D{{Key: "$natural", Value: 1}})).Raw()
 		if ts, i, ok := oldest.Lookup("ts").TimestampOK(); ok && end.Before(bson.Timestamp{T: ts, I: i}) {
 			return
 		}
