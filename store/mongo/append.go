@@ -120,7 +120,8 @@ func (s *Store) documents(ctx context.Context, events []core.Event) ([]bson.Raw,
 		}
 		if len(doc) > maxDocumentBytes {
 			return nil, nil, fmt.Errorf("%w: %w", core.ErrInvalidEvent, &core.FieldError{
-				Field: "Event", Problem: "is too large as it is stored", Limit: maxDocumentBytes, Size: len(doc)})
+				Field: "Event", Problem: "is too large as it is stored", Limit: maxDocumentBytes, Size: len(doc),
+			})
 		}
 		docs[i], ids[i] = doc, e.ID
 	}

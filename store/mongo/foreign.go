@@ -75,8 +75,11 @@ func (c *cleaning) oldForeign(ctx context.Context) (foreignSeen, error) {
 	var seen foreignSeen
 	for _, filter := range []bson.D{
 		{{Key: f.Seq, Value: nil}, {Key: f.OccurredAt, Value: op("$lt", c.old)}},
-		{{Key: f.Seq, Value: nil}, {Key: f.OccurredAt, Value: nil},
-			{Key: "_id", Value: op("$lt", bson.NewObjectIDFromTimestamp(c.old))}},
+		{
+			{Key: f.Seq, Value: nil},
+			{Key: f.OccurredAt, Value: nil},
+			{Key: "_id", Value: op("$lt", bson.NewObjectIDFromTimestamp(c.old))},
+		},
 	} {
 		ids, err := c.idsOf(ctx, filter)
 		if err != nil {

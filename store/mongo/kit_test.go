@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -22,7 +21,7 @@ import (
 func newStore(t testing.TB, db *mongo.Database, cfg Config) *Store {
 	t.Helper()
 	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s, err := New(db, cfg)
 	if err != nil {

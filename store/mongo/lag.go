@@ -43,8 +43,10 @@ func (s *Store) Lag(ctx context.Context, name string) (core.Lag, error) {
 		op("$sort", bson.D{{Key: seq, Value: 1}}),
 		op("$limit", lagBound),
 		op("$group", bson.D{
-			{Key: "_id", Value: nil}, {Key: "events", Value: op("$sum", int64(1))},
-			{Key: "oldest", Value: op("$first", "$"+seq)}, {Key: "now", Value: op("$first", "$$NOW")},
+			{Key: "_id", Value: nil},
+			{Key: "events", Value: op("$sum", int64(1))},
+			{Key: "oldest", Value: op("$first", "$"+seq)},
+			{Key: "now", Value: op("$first", "$$NOW")},
 		}),
 	})
 	if err != nil {

@@ -319,7 +319,7 @@ func TestTheLeaseIsCountedFromBeforeTheWrite(t *testing.T) {
 	if err := c.Renew(ended); err == nil || errors.Is(err, core.ErrFenced) {
 		t.Errorf("got %v, want the end of the context", err)
 	}
-	if c.Expires() != last {
+	if !c.Expires().Equal(last) {
 		t.Error("a write that failed extended the lease")
 	}
 }
@@ -345,8 +345,7 @@ func TestWhereACursorStartsIsStoredWhenItIsCreated(t *testing.T) {
 				return d.Scan == nil && !d.Position.Time.Before(d.Fence) && poll == !d.From.IsZero()
 			}},
 		} {
-			c, err := tryAcquire(t, s, core.AcquireRequest{Name: "c", Owner: "me", Start: tc.start})
-			if err != nil {
+			if _, err := tryAcquire(t, s, core.AcquireRequest{Name: "c", Owner: "me", Start: tc.start}); err != nil {
 				t.Fatal(err)
 			}
 			if doc := storedCursor(t, s, "c"); !tc.check(doc) {
@@ -354,7 +353,7 @@ func TestWhereACursorStartsIsStoredWhenItIsCreated(t *testing.T) {
 			}
 			// What is asked for later doesn't move a cursor that exists.
 			was := storedCursor(t, s, "c")
-			c, err = tryAcquire(t, s, core.AcquireRequest{Name: "c", Owner: "me", Start: core.Start{At: at.Add(time.Minute)}})
+			c, err := tryAcquire(t, s, core.AcquireRequest{Name: "c", Owner: "me", Start: core.Start{At: at.Add(time.Minute)}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -403,7 +402,7 @@ func TestAWriteConcernErrorIsNoSuccess(t *testing.T) {
 	if err := c.Save(t.Context(), []core.Mark{markAt(t, "a", 10, 1)}); err == nil {
 		t.Error("Save took a write concern error for a success")
 	}
-	if c.Expires() != expires || c.position.Time != 0 {
+	if !c.Expires().Equal(expires) || c.position.Time != 0 {
 		t.Error("the failed Save counts as one")
 	}
 	failNext(t, db, "findAndModify", notReplicated())
