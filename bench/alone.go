@@ -42,7 +42,7 @@ func aloneChild(ctx context.Context, s servers, args []string) error {
 		return fmt.Errorf("opening the stream: %w", err)
 	}
 	defer func() { _ = stream.Close(context.WithoutCancel(ctx)) }()
-	for n := 0; n < *events; n++ {
+	for range *events {
 		if !stream.Next(ctx) {
 			return fmt.Errorf("reading the stream: %w", stream.Err())
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"runtime/pprof"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ func drainChild(ctx context.Context, s servers, args []string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	debug.SetGCPercent(50) // as `outbox relay` does
 	var commands atomic.Int64
 	client, err := mongo.Connect(options.Client().ApplyURI(s.mongoURL).SetMonitor(&event.CommandMonitor{
 		Started: func(context.Context, *event.CommandStartedEvent) { commands.Add(1) },
@@ -60,6 +62,12 @@ func drainChild(ctx context.Context, s servers, args []string) error {
 	defer cancel()
 	done := &finish{left: int64(*events * *routes), finished: cancel}
 	warnings := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var sinks []core.Sink
+	defer func() {
+		for _, sink := range sinks {
+			_ = sink.Close(context.WithoutCancel(ctx)) // it holds nothing that is not confirmed
+		}
+	}()
 	cfg := relay.Config{Log: store, Sinks: map[string]core.Sink{}, Logger: warnings}
 	for n := range *routes {
 		route := routeName(*name, n)
@@ -67,7 +75,7 @@ func drainChild(ctx context.Context, s servers, args []string) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = sink.Close(context.WithoutCancel(ctx)) }()
+		sinks = append(sinks, sink)
 		cfg.Sinks[route] = &countingSink{Sink: sink, finish: done}
 		cfg.Routes = append(cfg.Routes, relay.Route{Name: route, Sink: route})
 	}

@@ -45,7 +45,7 @@ func pymongo(t *testing.T) string {
 	if _, err := os.Stat(folder); err == nil {
 		return folder
 	}
-	fresh, err := os.MkdirTemp(cache, "pymongo-")
+	fresh, err := os.MkdirTemp(cache, "pymongo-") //nolint:usetesting // it is moved within the cache
 	require.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), "python3", "-m", "pip", "install", "--quiet",
 		"--disable-pip-version-check", "--target", fresh, "pymongo=="+version).CombinedOutput()

@@ -243,6 +243,6 @@ func readAll(b kafka.Bytes) ([]byte, error) {
 	if b == nil {
 		return nil, nil
 	}
-	defer b.Close()
+	defer b.Close() //nolint:errcheck // it is in memory
 	return kafka.ReadAll(b)
 }

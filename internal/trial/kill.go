@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -96,7 +97,8 @@ func (c *Collector) AwaitDelivered(ctx context.Context, committed []Committed) e
 			newest, since = n, time.Now()
 		}
 		if time.Since(since) > stalled {
-			return fmt.Errorf("nothing new came for %s: %d of %d events are missing (last error: %v)", stalled, missing, len(committed), err)
+			silence := fmt.Errorf("nothing new came for %s: %d of %d events are missing", stalled, missing, len(committed))
+			return errors.Join(silence, err)
 		}
 		select {
 		case <-ctx.Done():

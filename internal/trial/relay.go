@@ -171,7 +171,7 @@ func (r *Relay) Await(ctx context.Context, texts ...string) error {
 			if r.Count(texts...) > 0 {
 				return nil
 			}
-			return fmt.Errorf("waiting for %q: the relay has ended: %v\n%s", texts, r.err, r.Log())
+			return errors.Join(fmt.Errorf("waiting for %q: the relay has ended\n%s", texts, r.Log()), r.err)
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %q: %w\n%s", texts, ctx.Err(), r.Log())
 		}
