@@ -7,7 +7,8 @@ import (
 )
 
 // Job is one event for one sink, with its delivery settings. Jobs are lent one
-// by one to any number of workers, in no promised order among themselves.
+// by one to any number of workers, in no promised order among themselves. Its
+// store gives it an id, which also becomes the event's where that is empty.
 type Job struct {
 	Event
 	// Sink is the name of the sink that delivers the job. Required, at most

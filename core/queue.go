@@ -12,19 +12,31 @@ type Queue interface {
 	// Claim lends up to req.Max due jobs of one sink. What it returns is
 	// durable: no other worker holds those jobs until their leases end. Fewer
 	// than asked for, or none, is no error.
+	//
+	// Higher classes go first; within a class the jobs that were due from the
+	// beginning in the order of their enqueuing, then the others by when they
+	// fell due. Jobs of a cursor are never among them: its holder delivers
+	// those.
 	Claim(ctx context.Context, req ClaimRequest) ([]*Claimed, error)
 	// Extend gives the jobs a whole lease again, counted from now. It returns
-	// those whose lease was lost; stop delivering them.
+	// those whose lease was lost; stop delivering them. A lease that ran out,
+	// but that nobody has taken back, is not lost, here and for Settle. A job
+	// that was settled stays so.
 	Extend(ctx context.Context, jobs []*Claimed, lease time.Duration) (lost []*Claimed, err error)
 	// Settle writes what became of claimed jobs, in few round trips. lost are
 	// those whose lease had moved on: nothing was written for them. Settling
-	// again after an error is safe.
+	// again after an error is safe: a job that this lease has settled already,
+	// however, is left as it is and is not lost.
 	Settle(ctx context.Context, settlements []Settlement) (lost []*Claimed, err error)
 	// TakeBack makes jobs whose lease ended more than TakeBackGrace ago ready
-	// again, or ends them as the request says.
+	// again, or ends them as the request says. A lease that ran out counts as a
+	// redelivery, not as an attempt. An error of Reservations is returned, and
+	// leaves the jobs that it was asked about to a later call.
 	TakeBack(ctx context.Context, req TakeBackRequest) (TakeBackResult, error)
 	// Tenants lists tenants that have ready jobs of the sink, due or not,
-	// at most limit of them, in a stable order after the given one.
+	// at most limit of them, in a stable order after the given one. "" stands
+	// for the jobs without a tenant and comes first; after "" is the beginning,
+	// so ask for two at least.
 	Tenants(ctx context.Context, sink, after string, limit int) ([]string, error)
 	// NextDue tells how long until the earliest ready job of the sink is due:
 	// 0 if one is, and false if there is none.
@@ -32,17 +44,18 @@ type Queue interface {
 	// Pauses lists the pauses that are in force.
 	Pauses(ctx context.Context) ([]Pause, error)
 	// Pause puts a pause in force for the whole fleet. It never shortens one
-	// that is in force, nor touches an operator's unless it is one itself.
+	// that is in force, nor touches an operator's unless it is one itself. An
+	// operator's pause of a target makes the target's pause an operator's.
 	Pause(ctx context.Context, p Pause) error
 	// Resume ends the pause of a target; ending none is no error.
 	Resume(ctx context.Context, target PauseTarget) error
 	// Watch calls wake for each change that may make a job due: an enqueue, a
-	// retry, a release, a pause set or ended; not for claims, extensions and
-	// settles. It blocks until ctx ends or watching fails, and returns
-	// ErrNoWatch where the store has no such means.
+	// retry (settled or by hand), a release, a pause set or ended; not for
+	// claims, extensions and jobs that end. It blocks until ctx ends or
+	// watching fails, and returns ErrNoWatch where the store has no such means.
 	Watch(ctx context.Context, wake func(Wake)) error
 	// CleanJobs removes failed jobs whose retention ended and that hold no
-	// key, and counts them.
+	// key, and counts them. Jobs that ended as unknown stay.
 	CleanJobs(ctx context.Context) (removed int64, err error)
 }
 
@@ -79,7 +92,8 @@ type Claimed struct {
 	MaxAttempts int
 	// Redeliveries counts the leases that ran out.
 	Redeliveries int
-	// EnqueuedAt and AvailableAt are the store's times.
+	// EnqueuedAt and AvailableAt are the store's times. A job without
+	// NotBefore is available from when it was enqueued.
 	EnqueuedAt, AvailableAt time.Time
 	// ClaimedAt is the store's time of the claim: AvailableAt to ClaimedAt is
 	// how long the job waited.
@@ -182,7 +196,8 @@ type Pause struct {
 	By string
 }
 
-// Wake tells what a change was about. Empty fields mean any.
+// Wake tells what a change was about. Empty fields mean any; that of an
+// enqueue names the sink.
 type Wake struct {
 	Sink string
 }

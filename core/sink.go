@@ -13,7 +13,8 @@ type Lease struct {
 	// Deadline is when the right ends, on this process's monotonic clock. The
 	// context of the Deliver call ends no later. Zero means no deadline.
 	Deadline time.Time
-	// Attempt counts from 1 the tries that were made, this one included.
+	// Attempt counts from 1 the tries that were made, this one included, and
+	// without those that don't count: a lease that ran out, an outage.
 	Attempt int
 	// Redelivered tells that an earlier try may have reached the destination.
 	Redelivered bool
