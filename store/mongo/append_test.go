@@ -148,8 +148,10 @@ func TestADuplicateIDIsTold(t *testing.T) {
 func TestADuplicateOfAnotherUniqueIndexIsNoDuplicateID(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servicetest.Database(t), Config{})
-	_, err := s.log.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: "correlation_id", Value: 1}},
-		Options: optionsUnique()})
+	_, err := s.log.Indexes().CreateOne(t.Context(), mongo.IndexModel{
+		Keys:    bson.D{{Key: "correlation_id", Value: 1}},
+		Options: optionsUnique(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,13 @@ const day = 24 * time.Hour
 func put(t *testing.T, s *Store, id any, age time.Duration, more ...bson.E) bson.Timestamp {
 	t.Helper()
 	seq := bson.Timestamp{T: uint32(time.Now().Add(-age).Unix()), I: 1}
-	doc := bson.D{{Key: "_id", Value: id}, {Key: "seq", Value: seq}, {Key: "aggregate_id", Value: "k"},
-		{Key: "event_type", Value: "t"}, {Key: "payload", Value: ""}}
+	doc := bson.D{
+		{Key: "_id", Value: id},
+		{Key: "seq", Value: seq},
+		{Key: "aggregate_id", Value: "k"},
+		{Key: "event_type", Value: "t"},
+		{Key: "payload", Value: ""},
+	}
 	if _, err := s.log.InsertOne(t.Context(), append(doc, more...)); err != nil {
 		t.Fatal(err)
 	}

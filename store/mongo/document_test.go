@@ -68,16 +68,24 @@ func TestTheTutorialsDocumentIsDecodedAsItIs(t *testing.T) {
 	id := bson.NewObjectID()
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	doc := marshal(t, bson.D{
-		{Key: "_id", Value: id}, {Key: "aggregate", Value: "order"}, {Key: "aggregate_id", Value: 42},
-		{Key: "event_type", Value: "OrderPlaced"}, {Key: "payload", Value: bson.D{{Key: "total", Value: 12.5}}},
-		{Key: "version", Value: 1}, {Key: "occurred_at", Value: at}, {Key: "published_at", Value: nil}, {Key: "attempts", Value: 0},
+		{Key: "_id", Value: id},
+		{Key: "aggregate", Value: "order"},
+		{Key: "aggregate_id", Value: 42},
+		{Key: "event_type", Value: "OrderPlaced"},
+		{Key: "payload", Value: bson.D{{Key: "total", Value: 12.5}}},
+		{Key: "version", Value: 1},
+		{Key: "occurred_at", Value: at},
+		{Key: "published_at", Value: nil},
+		{Key: "attempts", Value: 0},
 	})
 	got, err := s.decodeEvent(t.Context(), doc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := core.Event{ID: id.Hex(), Aggregate: "order", AggregateID: "42", Type: "OrderPlaced", Version: 1,
-		Payload: []byte(`{"total":12.5}`), ContentType: "application/json", OccurredAt: at}
+	want := core.Event{
+		ID: id.Hex(), Aggregate: "order", AggregateID: "42", Type: "OrderPlaced", Version: 1,
+		Payload: []byte(`{"total":12.5}`), ContentType: "application/json", OccurredAt: at,
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -123,8 +131,11 @@ func TestPayloadsOfEveryKindGoOut(t *testing.T) {
 		{"string", `{"as": "it is"}`, `{"as": "it is"}`, false},
 		{"array", bson.A{1, "a", nil}, `[1,"a",null]`, true},
 		{"empty document", bson.D{}, `{}`, true},
-		{"plain JSON", bson.D{{Key: "i", Value: int32(1)}, {Key: "s", Value: "<é>"}, {Key: "b", Value: true}, {Key: "n", Value: nil}},
-			`{"i":1,"s":"<é>","b":true,"n":null}`, true},
+		{
+			"plain JSON",
+			bson.D{{Key: "i", Value: int32(1)}, {Key: "s", Value: "<é>"}, {Key: "b", Value: true}, {Key: "n", Value: nil}},
+			`{"i":1,"s":"<é>","b":true,"n":null}`, true,
+		},
 		{"int64 keeps its digits", bson.D{{Key: "v", Value: int64(9007199254740993)}}, `{"v":9007199254740993}`, true},
 		{"whole double keeps its fraction", bson.D{{Key: "v", Value: 1.0}}, `{"v":1.0}`, true},
 		{"date", bson.D{{Key: "v", Value: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)}}, `{"v":{"$date":"2026-01-02T03:04:05.006Z"}}`, true},
@@ -149,9 +160,18 @@ func TestHeadersOfOtherTypesBecomeText(t *testing.T) {
 	t.Parallel()
 	s := unconnected(t, Config{})
 	got, err := s.decodeEvent(t.Context(), marshal(t, bson.D{
-		{Key: "_id", Value: "id"}, {Key: "aggregate_id", Value: "k"}, {Key: "event_type", Value: "t"}, {Key: "payload", Value: ""},
-		{Key: "headers", Value: bson.D{{Key: "s", Value: "x"}, {Key: "i", Value: 3}, {Key: "b", Value: true}, {Key: "f", Value: 0.5},
-			{Key: "none", Value: nil}, {Key: "d", Value: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}},
+		{Key: "_id", Value: "id"},
+		{Key: "aggregate_id", Value: "k"},
+		{Key: "event_type", Value: "t"},
+		{Key: "payload", Value: ""},
+		{Key: "headers", Value: bson.D{
+			{Key: "s", Value: "x"},
+			{Key: "i", Value: 3},
+			{Key: "b", Value: true},
+			{Key: "f", Value: 0.5},
+			{Key: "none", Value: nil},
+			{Key: "d", Value: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+		}},
 	}))
 	want := map[string]string{"s": "x", "i": "3", "b": "true", "f": "0.5", "d": "2026-01-02T03:04:05Z"}
 	if err != nil || !maps.Equal(got.Headers, want) {
@@ -164,24 +184,36 @@ func TestADocumentThatIsNoEventNamesTheFieldAndNotTheValue(t *testing.T) {
 	s := unconnected(t, Config{})
 	const secret = "s3cret"
 	valid := bson.D{
-		{Key: "_id", Value: "id"}, {Key: "aggregate_id", Value: "k"}, {Key: "event_type", Value: "t"}, {Key: "payload", Value: "p"},
-		{Key: "headers", Value: bson.D{}}, {Key: "tenant", Value: "acme"},
+		{Key: "_id", Value: "id"},
+		{Key: "aggregate_id", Value: "k"},
+		{Key: "event_type", Value: "t"},
+		{Key: "payload", Value: "p"},
+		{Key: "headers", Value: bson.D{}},
+		{Key: "tenant", Value: "acme"},
 	}
 	for _, tc := range []struct {
 		field string
 		value any // missing if it is this function's own marker
 		name  string
 	}{
-		{"aggregate_id", missing, "aggregate_id"}, {"event_type", missing, "event_type"}, {"payload", missing, "payload"},
-		{"payload", nil, "payload"}, {"aggregate_id", "", "aggregate_id"},
+		{"aggregate_id", missing, "aggregate_id"},
+		{"event_type", missing, "event_type"},
+		{"payload", missing, "payload"},
+		{"payload", nil, "payload"},
+		{"aggregate_id", "", "aggregate_id"},
 		{"_id", bson.D{{Key: "a", Value: secret}}, "_id"},
 		{"aggregate_id", bson.A{secret}, "aggregate_id"},
 		{"aggregate_id", 1.5, "aggregate_id"},
 		{"event_type", bson.Binary{Data: []byte(secret)}, "event_type"},
 		{"payload", 12, "payload"},
-		{"version", secret, "version"}, {"version", -1, "version"}, {"version", int64(1) << 40, "version"}, {"aggregate_version", 0.5, "aggregate_version"},
-		{"headers", secret, "headers"}, {"headers", bson.D{{Key: "x", Value: bson.D{{Key: secret, Value: 1}}}}, "headers.x"},
-		{"occurred_at", secret, "occurred_at"}, {"occurred_at", 17, "occurred_at"},
+		{"version", secret, "version"},
+		{"version", -1, "version"},
+		{"version", int64(1) << 40, "version"},
+		{"aggregate_version", 0.5, "aggregate_version"},
+		{"headers", secret, "headers"},
+		{"headers", bson.D{{Key: "x", Value: bson.D{{Key: secret, Value: 1}}}}, "headers.x"},
+		{"occurred_at", secret, "occurred_at"},
+		{"occurred_at", 17, "occurred_at"},
 		{"occurred_at", bson.DateTime(1 << 60), "occurred_at"},
 		{"tenant", bson.A{}, "tenant"},
 		{"codec", "unknown", "codec"},
@@ -281,8 +313,13 @@ func FuzzDecodeEvent(f *testing.F) {
 	}
 	body := func(doc bson.Raw) []byte { return doc[4 : len(doc)-1] }
 	f.Add(body(doc))
-	f.Add(body(marshal(f, bson.D{{Key: "_id", Value: bson.NewObjectID()}, {Key: "aggregate_id", Value: 1}, {Key: "event_type", Value: "t"},
-		{Key: "payload", Value: bson.D{{Key: "a", Value: bson.A{1.5, bson.Regex{Pattern: "a"}}}}}, {Key: "occurred_at", Value: time.Unix(0, 0)}})))
+	f.Add(body(marshal(f, bson.D{
+		{Key: "_id", Value: bson.NewObjectID()},
+		{Key: "aggregate_id", Value: 1},
+		{Key: "event_type", Value: "t"},
+		{Key: "payload", Value: bson.D{{Key: "a", Value: bson.A{1.5, bson.Regex{Pattern: "a"}}}}},
+		{Key: "occurred_at", Value: time.Unix(0, 0)},
+	})))
 	f.Add(body(marshal(f, bson.D{{Key: "payload", Value: bson.CodeWithScope{Code: "x", Scope: bson.D{}}}, {Key: "_id", Value: bson.Binary{Subtype: 2, Data: []byte("x")}}})))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// Length and end are made right: the server checks them, and what is

@@ -86,8 +86,10 @@ func TestTheStoredLayoutIsTheDocumentedOne(t *testing.T) {
 	bad.raw = marshal(t, bson.D{{Key: "_id", Value: "bad"}, {Key: "x", Value: 1}})
 	err := c.Park(t.Context(), []core.Parked{
 		parked(markAt(t, full.ID, 10, 1), full),
-		{Entry: core.Entry{Event: core.Event{ID: "bad"}, Mark: bad}, Sink: "events",
-			Failure: core.Failure{Code: core.CodeUndecodable, Reason: "no event"}},
+		{
+			Entry: core.Entry{Event: core.Event{ID: "bad"}, Mark: bad}, Sink: "events",
+			Failure: core.Failure{Code: core.CodeUndecodable, Reason: "no event"},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

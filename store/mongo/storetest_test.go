@@ -29,8 +29,10 @@ func TestConformance(t *testing.T) {
 		// As a producer in another language may write: without a seq.
 		{name: "ReplicaSetWithoutSeq", db: servicetest.Database, noSeq: true},
 		{name: "ReplicaSetPolled", db: servicetest.Database, cfg: Config{Poll: true}, traits: storetest.Traits{OneCursor: true}},
-		{name: "Standalone", db: servicetest.StandaloneDatabase, cfg: Config{AllowNoTransaction: true},
-			traits: storetest.Traits{OneCursor: true, NoTransactions: true}},
+		{
+			name: "Standalone", db: servicetest.StandaloneDatabase, cfg: Config{AllowNoTransaction: true},
+			traits: storetest.Traits{OneCursor: true, NoTransactions: true},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
