@@ -85,7 +85,7 @@ func TestAnEventThatKillsItsProcessAgainAndAgainIsSetAside(t *testing.T) {
 				k.die(deaths, 0)
 				r := k.start()
 				pass(time.Minute)
-				jobs := k.store.Jobs()
+				jobs := k.store.Parked()
 				if want == "delivered" {
 					equal(t, "delivered", len(k.sink.got()), 3)
 					equal(t, "jobs", len(jobs), 0)

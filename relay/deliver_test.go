@@ -89,6 +89,24 @@ func TestARefusedEventHoldsItsKeyAndNoOther(t *testing.T) {
 	})
 }
 
+func TestTheWaitsOfAKeyBeginAnewWithItsNextEvent(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.sink.reply = func(l core.Lease, n int) core.Result {
+			if n < 4 {
+				return refused("three times each")
+			}
+			return core.Result{Outcome: core.Delivered}
+		}
+		k.append("a1", "a2")
+		r := k.start()
+		pass(time.Minute)
+		equalIDs(t, "delivered", k.sink.got(), "a1", "a2")
+		tries := k.sink.of("a2")
+		between(t, "first wait", tries[1].at.Sub(tries[0].at), time.Second*8/10, time.Second*12/10)
+		r.stop()
+	})
+}
+
 func TestARefusedEventWaitsTenMinutesAtMost(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		k.sink.reply = func(core.Lease, int) core.Result { return refused("never") }
@@ -247,7 +265,7 @@ func TestARejectedEventIsSetAsideBeforeItsKeyGoesOn(t *testing.T) {
 		pass(15 * time.Second)
 		equalIDs(t, "delivered", k.sink.got(), "b1", "a2")
 		equal(t, "events beyond the saved position", k.unsettled(), 0)
-		jobs := k.store.Jobs()
+		jobs := k.store.Parked()
 		if len(jobs) != 1 {
 			t.Fatalf("jobs: %+v", jobs)
 		}
@@ -271,7 +289,7 @@ func TestADocumentThatCannotBeDecodedIsSetAsideAndTheRestFlows(t *testing.T) {
 		r := k.start()
 		pass(time.Second)
 		equalIDs(t, "delivered", k.sink.got(), "a1", "a3")
-		jobs := k.store.Jobs()
+		jobs := k.store.Parked()
 		if len(jobs) != 1 || jobs[0].Event.ID != "a2" ||
 			jobs[0].Failure != (core.Failure{Code: core.CodeUndecodable, Reason: "no payload"}) {
 			t.Errorf("jobs: %+v", jobs)

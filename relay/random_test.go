@@ -42,6 +42,7 @@ type history struct {
 	mu        sync.Mutex
 	rnd       *rand.Rand
 	calm      bool                     // no more faults
+	frozen    time.Time                // until then what the holder does hangs
 	placed    map[core.Position]string // what was read and is not known to be done
 	first     map[string][]string      // per key, ids in the order of their first arrival
 	arrived   map[string]bool
@@ -76,9 +77,14 @@ func (h *history) upTo(d time.Duration) time.Duration {
 var errFault = errors.New("a fault")
 
 func (h *history) fault(op string) error {
+	h.mu.Lock()
+	frozen := time.Until(h.frozen)
+	h.mu.Unlock()
 	switch {
 	case op == memory.OpAppend || op == memory.OpCommit || op == memory.OpLag:
 		return nil
+	case frozen > 0 && op != memory.OpAcquire:
+		time.Sleep(frozen)
 	case h.chance(25):
 		return errFault
 	case h.chance(70):
@@ -126,6 +132,11 @@ func (h *history) run() {
 		if h.chance(3) {
 			time.Sleep(h.upTo(2 * time.Second))
 		}
+		if i == historyEvents/2 {
+			h.mu.Lock()
+			h.frozen = time.Now().Add(30 * time.Second)
+			h.mu.Unlock()
+		}
 	}
 	time.Sleep(10 * time.Minute)
 	h.mu.Lock()
@@ -140,7 +151,7 @@ func (h *history) run() {
 // check looks at the end: nothing is lost, and each key is in order.
 func (h *history) check(counts map[string]int) {
 	failed := map[string]bool{}
-	for _, j := range h.store.Jobs() {
+	for _, j := range h.store.Parked() {
 		failed[j.Event.ID] = true
 	}
 	for key, n := range counts {
@@ -291,7 +302,7 @@ func (c checkedCursor) Read(ctx context.Context, limit core.ReadLimit) (core.Bat
 
 func (c checkedCursor) Save(ctx context.Context, marks []core.Mark) error {
 	failed := map[string]bool{}
-	for _, j := range c.h.store.Jobs() {
+	for _, j := range c.h.store.Parked() {
 		failed[j.Event.ID] = true
 	}
 	last := marks[len(marks)-1].Position()
