@@ -35,6 +35,12 @@ const (
 	// TakeBackGrace is how long after its end a job's lease is taken back: the
 	// clocks of a replica set's members may differ at a fail-over.
 	TakeBackGrace = 5 * time.Second
+	// DefaultCompletedRetention is how long completed jobs are kept: the time
+	// in which their DedupKey makes another job a duplicate.
+	DefaultCompletedRetention = 24 * time.Hour
+	// DefaultFailedRetention is how long failed jobs that were enqueued are
+	// kept. Those of a cursor are kept until a person decides.
+	DefaultFailedRetention = 7 * 24 * time.Hour
 )
 
 // Priority is a job's class. Lower classes get one claim in ten while higher

@@ -262,8 +262,11 @@ const (
 	// CodeUndecodable: the stored document is no event.
 	CodeUndecodable = "undecodable"
 	// CodeCrashed: the process ended again and again while it delivered this
-	// event alone.
+	// event alone, or this job.
 	CodeCrashed = "crashed"
+	// CodeUnknown: the event may have been delivered, and its sink must not
+	// repeat it.
+	CodeUnknown = "unknown"
 )
 
 // MaxReasonBytes is how much of a failure's reason is stored.

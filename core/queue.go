@@ -123,7 +123,7 @@ type Settlement struct {
 // SettleKind is what Settle does with a job.
 type SettleKind uint8
 
-// The kinds.
+// The kinds. All but an uncounted Retry and GiveBack count an attempt.
 const (
 	// Complete: delivered.
 	Complete SettleKind = iota + 1

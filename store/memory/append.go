@@ -16,6 +16,7 @@ type transaction struct {
 	// failed is why the transaction can't be committed any more.
 	failed error
 	docs   []*document
+	jobs   []*job
 	// counts are the new values of the counters that this transaction holds.
 	counts map[string]int64
 }
@@ -27,10 +28,24 @@ type transactionKey struct{}
 // fn's, or why the transaction could not be committed: also an error of Append
 // that fn didn't return. A context that carries a running transaction joins it:
 // whoever started it commits.
+//
+// fn is run again when another transaction has meanwhile committed a job under
+// a DedupKey that this one used.
 func (s *Store) InTransaction(ctx context.Context, fn func(ctx context.Context) error) error {
 	if _, err := s.running(ctx); err == nil {
 		return fn(ctx)
 	}
+	for {
+		if err := s.transact(ctx, fn); !errors.Is(err, errConflict) {
+			return err
+		}
+	}
+}
+
+// errConflict makes InTransaction begin again.
+var errConflict = errors.New("another transaction has used the same dedup key")
+
+func (s *Store) transact(ctx context.Context, fn func(ctx context.Context) error) error {
 	t := &transaction{store: s, open: true, counts: map[string]int64{}}
 	defer s.finish(t)
 	if err := fn(context.WithValue(ctx, transactionKey{}, t)); err != nil {
@@ -169,7 +184,11 @@ func (s *Store) commitTransaction(ctx context.Context, t *transaction) error {
 	if err := s.checkIDs(t.docs); err != nil {
 		return err
 	}
+	if s.conflicts(t.jobs) {
+		return errConflict
+	}
 	s.commit(t.docs)
+	s.commitJobs(t.jobs)
 	for key, n := range t.counts {
 		s.counters[key].value = n
 	}

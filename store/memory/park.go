@@ -11,8 +11,8 @@ import (
 	"github.com/gooutbox/outbox/core"
 )
 
-// jobKey is the identity of a job that came from a cursor.
-type jobKey struct{ cursor, event string }
+// parkedID is the id of a job that came from a cursor.
+func parkedID(cursor, event string) string { return cursor + "/" + event }
 
 // Job is what Park kept of an event.
 type Job struct {
@@ -30,15 +30,11 @@ func (c *cursor) Park(_ context.Context, entries []core.Parked) error {
 			if err != nil {
 				return err
 			}
-			key := jobKey{c.state.name, m.id}
-			if _, there := s.jobs[key]; there {
+			id := parkedID(c.state.name, m.id)
+			if _, there := s.queue.jobs[id]; there {
 				continue
 			}
-			p.Failure.Reason = cut(p.Failure.Reason)
-			s.jobs[key] = Job{
-				Cursor: c.state.name, Sink: p.Sink, Position: m.pos, Attempts: p.Attempts,
-				Event: newDocument(p.Entry.Event, p.Entry.CommittedAt).event, Failure: p.Failure,
-			}
+			s.park(id, c.state.name, m, p)
 		}
 		return nil
 	})
@@ -48,18 +44,44 @@ func (c *cursor) Park(_ context.Context, entries []core.Parked) error {
 	return nil
 }
 
-// Jobs returns the jobs of all cursors, by cursor and position.
-func (s *Store) Jobs() []Job {
+// Parked returns the jobs of all cursors, by cursor and position.
+func (s *Store) Parked() []Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	jobs := make([]Job, 0, len(s.jobs))
-	for _, j := range s.jobs {
-		jobs = append(jobs, j)
+	var jobs []Job
+	for _, j := range s.queue.jobs {
+		if j.cursor != "" {
+			jobs = append(jobs, Job{
+				Cursor: j.cursor, Sink: j.Sink, Event: j.Event, Position: j.position,
+				Attempts: j.attempts, Failure: j.failure,
+			})
+		}
 	}
 	slices.SortFunc(jobs, func(a, b Job) int {
 		return cmp.Or(strings.Compare(a.Cursor, b.Cursor), a.Position.Compare(b.Position))
 	})
 	return jobs
+}
+
+// park adds a failed job. The caller holds mu.
+func (s *Store) park(id, cursor string, m mark, p core.Parked) {
+	now := s.cfg.Now()
+	s.queue.seq++
+	s.queue.jobs[id] = &job{
+		Job: core.Job{
+			Event: newDocument(p.Entry.Event, p.Entry.CommittedAt).event, Sink: p.Sink,
+			MaxAttempts: core.DefaultMaxAttempts,
+		},
+		id: id, seq: s.queue.seq, cursor: cursor, position: m.pos, err: p.Entry.Err,
+		state: core.JobFailed, attempts: p.Attempts, enqueuedAt: now, finishedAt: now,
+		failure: cutFailure(p.Failure), failedAt: now,
+	}
+}
+
+// cutFailure shortens the reason of a failure to what is stored.
+func cutFailure(f core.Failure) core.Failure {
+	f.Reason = cut(f.Reason)
+	return f
 }
 
 // cut shortens a reason to what is stored, between two characters.

@@ -21,6 +21,13 @@ type Config struct {
 	// MaxEventBytes is the largest Event.Size that Append takes. Defaults to
 	// core.DefaultMaxEventBytes.
 	MaxEventBytes int
+	// CompletedRetention is how long a completed job is kept, and its DedupKey
+	// makes another one a duplicate. Defaults to
+	// core.DefaultCompletedRetention.
+	CompletedRetention time.Duration
+	// FailedRetention is how long a failed job that was enqueued is kept.
+	// Defaults to core.DefaultFailedRetention.
+	FailedRetention time.Duration
 	// Fault, where not nil, is called before each operation takes effect, with
 	// one of the Op constants, and without any lock held, so it may wait. The
 	// operation fails with the error that it returns and changes nothing.
@@ -46,8 +53,8 @@ const (
 	OpLag     = "lag"
 )
 
-// Store is a core.Log in memory. Its methods may be called by several
-// goroutines at once.
+// Store is a core.Log, a core.Queue and a core.Admin in memory. Its methods
+// may be called by several goroutines at once.
 type Store struct {
 	cfg Config
 
@@ -58,8 +65,8 @@ type Store struct {
 	log      []*document // in commit order
 	ids      map[string]*document
 	cursors  map[string]*cursorState
-	jobs     map[jobKey]Job
 	counters map[string]*counter
+	queue    queue
 	// changed is closed, and replaced, when the log grew or a cursor changed
 	// hands: what a waiting Read waits for.
 	changed chan struct{}
@@ -78,12 +85,18 @@ func New(cfg Config) *Store {
 	if cfg.Idle <= 0 {
 		cfg.Idle = 5 * time.Second
 	}
+	if cfg.CompletedRetention <= 0 {
+		cfg.CompletedRetention = core.DefaultCompletedRetention
+	}
+	if cfg.FailedRetention <= 0 {
+		cfg.FailedRetention = core.DefaultFailedRetention
+	}
 	return &Store{
 		cfg:      cfg,
 		ids:      map[string]*document{},
 		cursors:  map[string]*cursorState{},
-		jobs:     map[jobKey]Job{},
 		counters: map[string]*counter{},
+		queue:    newQueue(),
 		changed:  make(chan struct{}),
 	}
 }

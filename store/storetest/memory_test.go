@@ -68,7 +68,7 @@ func harnessOf(build func(*testing.T) storetest.Store, inner func(storetest.Stor
 		},
 		Failed: func(_ context.Context, s storetest.Store, cursor string) ([]storetest.Failed, error) {
 			var failed []storetest.Failed
-			for _, j := range inner(s).Jobs() {
+			for _, j := range inner(s).Parked() {
 				if j.Cursor == cursor {
 					failed = append(failed, storetest.Failed{
 						Event: j.Event, Sink: j.Sink, Attempts: j.Attempts, Failure: j.Failure,

@@ -254,7 +254,7 @@ func (s *simulation) compareFailed(t *twin) {
 		return
 	}
 	var want []string
-	for _, j := range s.model.Jobs() {
+	for _, j := range s.model.Parked() {
 		if j.Cursor == t.name {
 			want = append(want, j.Event.ID)
 		}
