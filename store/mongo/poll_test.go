@@ -144,6 +144,7 @@ func TestAPollUnderWritersMissesNothing(t *testing.T) {
 	wantAll(t, s, got)
 	wantOnce(t, got)
 	wantRising(t, got)
+	wantWritersOrder(t, got)
 }
 
 func TestAPollKeepsFewInMind(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand"
 	"slices"
 	"strings"
 	"sync"
@@ -475,6 +476,49 @@ func TestAScanThatIsCutShortLosesNothing(t *testing.T) {
 			wantRising(t, all)
 		})
 	}
+}
+
+func TestTermsThatEndAnywhereLoseNothing(t *testing.T) {
+	t.Parallel()
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewSource(seed)) //nolint:gosec // a test's choices
+	// No transaction of this test stays open for seconds.
+	s := newStore(t, servicetest.Database(t), Config{ReadWait: impatient.ReadWait, Margin: 10 * time.Second})
+	w := startWriters(t, s, 8)
+	w.awaits(200)
+	c := cursorOf(t, s, core.Start{})
+	var got []core.Entry
+	for range 25 {
+		// A term reads some, settles a part of it, and ends. Sometimes its place
+		// in the stream is lost.
+		for range random.Intn(4) {
+			b, err := c.Read(t.Context(), core.ReadLimit{Events: 1 + random.Intn(60)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			part := core.Batch{Entries: b.Entries[:random.Intn(len(b.Entries)+1)]}
+			if len(part.Entries) == len(b.Entries) {
+				part.Reached = b.Reached
+			}
+			saveBatch(t, c, part)
+			got = append(got, part.Entries...)
+			if len(part.Entries) < len(b.Entries) {
+				break // what was not settled belongs to the next term
+			}
+		}
+		c.reader.close(t.Context())
+		if random.Intn(5) == 0 && storedCursor(t, s, "route").Token != nil {
+			setCursor(t, s, "route", bson.D{{Key: "token", Value: bson.D{{Key: "_data", Value: "garbage"}}}})
+		}
+		c = cursorOf(t, s, core.Start{})
+	}
+	w.stop()
+	appendIDs(t, s, "end")
+	rest, _ := readOn(t, c, core.ReadLimit{}, func(got []core.Entry) bool { return holds(got, "end") })
+	got = append(got, rest...)
+	wantAll(t, s, got)
+	wantWritersOrder(t, got)
 }
 
 // wantAllDocuments fails unless every document of the log is among got.

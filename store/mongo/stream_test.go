@@ -514,6 +514,25 @@ func wantAll(t *testing.T, s *Store, got []core.Entry) {
 	}
 }
 
+// wantWritersOrder fails unless, repeats dropped, the events of each writer come
+// in the order in which it committed them.
+func wantWritersOrder(t *testing.T, got []core.Entry) {
+	t.Helper()
+	last := map[int]string{}
+	for _, id := range firsts(idsIn(got)) {
+		var w, k int
+		var half rune
+		if _, err := fmt.Sscanf(id, "w%d-%d-%c", &w, &k, &half); err != nil {
+			continue // the last event is nobody's
+		}
+		place := fmt.Sprintf("%09d-%c", k, half)
+		if place <= last[w] {
+			t.Fatalf("%s comes after %s of the same writer", id, last[w])
+		}
+		last[w] = place
+	}
+}
+
 func wantOnce(t *testing.T, got []core.Entry) {
 	t.Helper()
 	if have := idsIn(got); len(firsts(have)) != len(have) {
@@ -548,5 +567,6 @@ func TestNothingIsMissedBetweenScanAndStream(t *testing.T) {
 		wantAll(t, s, all)
 		wantOnce(t, all)
 		wantRising(t, all)
+		wantWritersOrder(t, all)
 	}
 }
