@@ -72,7 +72,7 @@ func (s *Store) settle(settlements []core.Settlement) (lost []*core.Claimed) {
 // apply does what the settlement says to the job. The caller holds mu.
 func (s *Store) apply(j *job, one core.Settlement) {
 	now := s.cfg.Now()
-	if one.Kind != core.GiveBack && !(one.Kind == core.Retry && one.Uncounted) {
+	if one.Kind != core.GiveBack && (one.Kind != core.Retry || !one.Uncounted) {
 		j.attempts++
 	}
 	if one.Failure != (core.Failure{}) {
