@@ -61,16 +61,18 @@ func cleanRules() []rule {
 			if got := k.clean(cursorName); got.Removed != 0 || !k.names(got, cursorName) {
 				k.Errorf("removed %d, held by %q, want 0, held by %q", got.Removed, got.HeldBy, cursorName)
 			}
-			k.expect(k.takeOver("second"), ids...)
+			k.expectStored(k.takeOver("second"), ids...)
 		}},
 		{name: "KeepsWhatALaggingCursorNeeds", needs: []need{putting}, check: func(k *kit) {
 			ids := k.putOld(8)
 			c := k.acquire(k.store, core.AcquireRequest{Owner: "first"})
-			k.save(c, k.read(c, 8)[:3]...)
+			entries := k.read(c, 8)
+			k.wantSameIDs(idsOf(entries), ids)
+			k.save(c, entries[:3]...)
 			if got := k.clean(cursorName); got.Removed > 3 || !k.names(got, cursorName) {
 				k.Errorf("removed %d, held by %q, want 3 at most, held by %q", got.Removed, got.HeldBy, cursorName)
 			}
-			k.wantFresh(k.readUntil(k.takeOver("second"), k.end(), false), ids[:3], ids[3:]...)
+			k.readAll(k.takeOver("second"), idsOf(entries[3:]))
 		}},
 		{name: "KeepsWhatAnotherCursorNeeds", needs: []need{putting, cursors}, check: func(k *kit) {
 			ids := k.putOld(5)
@@ -79,7 +81,7 @@ func cleanRules() []rule {
 			if got := k.clean(cursorName); got.Removed != 0 || got.HeldBy != "slow" {
 				k.Errorf("removed %d, held by %q, want 0, held by \"slow\"", got.Removed, got.HeldBy)
 			}
-			k.expect(slow, ids...)
+			k.expectStored(slow, ids...)
 		}},
 		{name: "WaitsForCursorsThatMustBe", needs: []need{putting}, check: func(k *kit) {
 			k.putOld(5)

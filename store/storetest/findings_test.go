@@ -72,14 +72,10 @@ var mustFail = map[string]map[string]string{
 		"Order": `
 			CommitsAreReadInTheirOrder LateCommitIsReadAfterRecovery LateCommitIsReadByTheNextTerm
 			LateCommitIsReadByTheSameTerm LateCommitOfTheFirstScanIsRead StoredEventsAreReadInTheirOrder`,
-		"Start": `
-			AtHoldsForLaterTerms AtLeavesOutOlderEvents PublishedEventsAreLeftOut
-			PublishedEventsAreReadOnRequest`,
 		"Resume": `
 			CaughtUpScanIsNotRepeated FirstScanAt0Of12 FirstScanAt10Of12 FirstScanAt1Of12 FirstScanAt4Of12
 			FirstScanAt6Of12 FirstScanAt7Of12 RecoveryLosesNothing`,
 		"Read":  "ErrorLosesNothing",
-		"Clean": "KeepsWhatALaggingCursorNeeds KeepsWhatAnUnstartedReaderNeeds KeepsWhatAnotherCursorNeeds",
 		"Model": "RandomOperationsMatchIt",
 	},
 	"MissesLateCommits": {

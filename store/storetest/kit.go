@@ -174,6 +174,36 @@ func (k *kit) expect(c core.Cursor, ids ...string) []core.Entry {
 	return got
 }
 
+// expectStored is expect for documents that were put before the cursor began:
+// a scan may read those that have no place in the order of commits apart from
+// the others.
+func (k *kit) expectStored(c core.Cursor, ids ...string) {
+	k.Helper()
+	k.wantSameIDs(idsOf(k.read(c, len(ids))), ids)
+	k.expect(c)
+}
+
+// readAll reads until each of the ids was read.
+func (k *kit) readAll(c core.Cursor, ids []string) {
+	k.Helper()
+	for missing := ids; len(missing) > 0; {
+		b, err := c.Read(k.ctx, core.ReadLimit{})
+		if err != nil {
+			k.Fatalf("reading, %v is missing: %v", missing, err)
+		}
+		missing = difference(missing, idsOf(b.Entries))
+	}
+}
+
+// wantSameIDs compares without regard to order.
+func (k *kit) wantSameIDs(got, want []string) {
+	k.Helper()
+	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		k.Fatalf("read %v, want %v", got, want)
+	}
+}
+
 // end appends a last event and returns its id.
 func (k *kit) end() string {
 	k.Helper()

@@ -34,23 +34,23 @@ func startRules() []rule {
 			k.append("a")
 			c := begin(k, core.Start{At: time.Now().Add(-2 * time.Hour)})
 			k.append("b")
-			k.expect(c, "young", "a", "b")
+			k.expectStored(c, "young", "a", "b")
 		}},
 		{name: "AtHoldsForLaterTerms", needs: []need{putting}, check: func(k *kit) {
 			k.put(Document{Event: event("old"), Age: 3 * time.Hour}, Document{Event: event("young"), Age: time.Hour})
 			begin(k, core.Start{At: time.Now().Add(-2 * time.Hour)})
-			k.expect(k.takeOver("second"), "young")
+			k.expectStored(k.takeOver("second"), "young")
 		}},
 		{name: "PublishedEventsAreLeftOut", needs: []need{putting}, check: func(k *kit) {
 			k.put(Document{Event: event("done"), Published: true}, Document{Event: event("open")})
 			c := begin(k, core.Start{})
 			k.append("a")
-			k.expect(c, "open", "a")
+			k.expectStored(c, "open", "a")
 		}},
 		{name: "PublishedEventsAreReadOnRequest", needs: []need{putting, cursors}, check: func(k *kit) {
 			k.put(Document{Event: event("done"), Published: true}, Document{Event: event("open")})
 			c := begin(k, core.Start{IncludePublished: true})
-			k.expect(c, "done", "open")
+			k.expectStored(c, "done", "open")
 		}},
 		{name: "CursorIsCreatedOnce", check: func(k *kit) {
 			k.append("a")
