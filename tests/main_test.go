@@ -38,8 +38,19 @@ func TestMain(m *testing.M) {
 var results table
 
 type table struct {
-	mu   sync.Mutex
-	rows []string
+	mu     sync.Mutex
+	rows   []string
+	counts map[string]int
+}
+
+// count counts how often something happened in a test.
+func (r *table) count(test, what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = map[string]int{}
+	}
+	r.counts[test+"\t"+what]++
 }
 
 // add enters a line; the values are formatted by fmt.Sprint.
@@ -52,6 +63,9 @@ func (r *table) add(test, what string, values ...string) {
 func (r *table) print() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for what, n := range r.counts {
+		r.rows = append(r.rows, fmt.Sprintf("%s\t%d times", what, n))
+	}
 	slices.Sort(r.rows)
 	var text bytes.Buffer
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)

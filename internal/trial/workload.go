@@ -49,7 +49,7 @@ type Workload struct {
 	// Seed makes the choice of accounts and aborts repeatable.
 	Seed uint64
 
-	done, aborted, failed, attempts atomic.Int64
+	begun, done, aborted, failed, attempts atomic.Int64
 }
 
 // Names of the collections that a workload writes beside the outbox.
@@ -110,9 +110,10 @@ func (w *Workload) setDefaults() {
 
 func (w *Workload) key(i int) string { return "account-" + strconv.Itoa(i) }
 
-// Run commits the transactions and returns when all have ended. Transactions
-// that fail are counted, not reported: whether one of them was committed is for
-// the ledger to tell. The error is that of ctx.
+// Run commits the transactions and returns when all have ended. It may be
+// called again, for as many more. Transactions that fail are counted, not
+// reported: whether one of them was committed is for the ledger to tell. The
+// error is that of ctx.
 func (w *Workload) Run(ctx context.Context) error {
 	w.setDefaults()
 	limit := rate.NewLimiter(rate.Inf, 1)
@@ -130,11 +131,11 @@ func (w *Workload) Run(ctx context.Context) error {
 		})
 	}
 	var err error
-	for n := range w.Transactions {
+	for range w.Transactions {
 		if err = limit.Wait(ctx); err != nil {
 			break
 		}
-		next <- n
+		next <- int(w.begun.Add(1))
 	}
 	close(next)
 	workers.Wait()
