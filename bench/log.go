@@ -60,7 +60,7 @@ type logBench struct {
 func benchLog(ctx context.Context, s servers, args []string) error {
 	b := logBench{servers: s}
 	flags := flag.NewFlagSet("bench log", flag.ContinueOnError)
-	asJSON := flags.Bool("json", false, "print one JSON object, that of the first number of routes")
+	asJSON := flags.Bool("json", false, "print one JSON object: the first number of routes, and all as rows")
 	flags.IntVar(&b.events, "events", 100_000, "events in the backlog")
 	flags.IntVar(&b.size, "size", 500, "bytes of an event's payload")
 	flags.IntVar(&b.keys, "keys", 1000, "different keys")
@@ -86,7 +86,10 @@ func benchLog(ctx context.Context, s servers, args []string) error {
 		return err
 	}
 	if *asJSON {
-		return json.NewEncoder(os.Stdout).Encode(rows[0])
+		return json.NewEncoder(os.Stdout).Encode(struct {
+			row
+			Rows []row `json:"rows"`
+		}{rows[0], rows})
 	}
 	b.print(rows)
 	return nil
@@ -120,7 +123,7 @@ func (b *logBench) measure(ctx context.Context) (rows []row, err error) {
 
 // prime makes a cursor that begins now, and keeps what it saved.
 func (b *logBench) prime(ctx context.Context) error {
-	store, err := mongostore.New(b.db, mongostore.Config{})
+	store, err := mongostore.New(b.db, mongostore.Config{ReadWait: 100 * time.Millisecond})
 	if err != nil {
 		return err
 	}

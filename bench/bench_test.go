@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gooutbox/outbox/internal/servicetest"
+)
+
+// TestMain lets the test binary play the children that a bench starts.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && strings.HasSuffix(os.Args[1], "-child") {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// measured runs a bench and decodes the one JSON object that it prints.
+func measured(t *testing.T, args ...string) map[string]any {
+	t.Helper()
+	servicetest.MongoURL(t)
+	servicetest.Kafka(t)
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	stdout := os.Stdout
+	os.Stdout = write
+	failed := run(context.Background(), args)
+	os.Stdout = stdout
+	require.NoError(t, write.Close())
+	out, err := io.ReadAll(read)
+	require.NoError(t, err)
+	require.NoError(t, failed)
+	var object map[string]any
+	require.NoError(t, json.Unmarshal(out, &object), "%s", out)
+	return object
+}
+
+func TestTheLogBenchMeasures(t *testing.T) {
+	m := measured(t, "log", "--json", "--events", "3000", "--runs", "1", "--routes", "1,2")
+	for _, name := range []string{"events_per_s", "stream_events_per_s", "of_reading_alone", "commands_per_event", "rss_mb", "cpu_s"} {
+		require.Positive(t, m[name], name)
+	}
+	require.Len(t, m["rows"], 2)
+}
+
+func TestTheLatencyBenchMeasures(t *testing.T) {
+	m := measured(t, "latency", "--json", "--for", "1s", "--warmup", "200ms", "--rate", "50")
+	for _, name := range []string{"p50_ms", "p95_ms", "p99_ms"} {
+		require.Positive(t, m[name], name)
+	}
+	require.EqualValues(t, 50, m["events"])
+}
+
+func TestABenchNamesWhatItNeeds(t *testing.T) {
+	t.Setenv("MONGODB_URL", "")
+	require.ErrorContains(t, run(t.Context(), []string{"log"}), "MONGODB_URL")
+	require.ErrorContains(t, run(t.Context(), nil), "log or latency")
+}
