@@ -92,8 +92,8 @@ type Claimed struct {
 	MaxAttempts int
 	// Redeliveries counts the leases that ran out.
 	Redeliveries int
-	// EnqueuedAt and AvailableAt are the store's times. A job without
-	// NotBefore is available from when it was enqueued.
+	// EnqueuedAt and AvailableAt are the store's times. A job is not available
+	// before it was enqueued.
 	EnqueuedAt, AvailableAt time.Time
 	// ClaimedAt is the store's time of the claim: AvailableAt to ClaimedAt is
 	// how long the job waited.

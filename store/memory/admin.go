@@ -200,15 +200,11 @@ func (j *job) matches(f core.JobFilter, now time.Time) bool {
 
 // info shows a job to people.
 func (j *job) info() core.JobInfo {
-	available := j.availableAt
-	if available.IsZero() {
-		available = j.enqueuedAt
-	}
 	info := core.JobInfo{
 		ID: j.id, EventID: j.ID, Aggregate: j.Aggregate, AggregateID: j.AggregateID, Type: j.Type,
 		Tenant: j.Tenant, CorrelationID: j.CorrelationID, Sink: j.Sink, Cursor: j.cursor, State: j.state,
 		Priority: j.Priority, Attempts: j.attempts, MaxAttempts: j.MaxAttempts, Redeliveries: j.redeliveries,
-		DedupKey: j.DedupKey, EnqueuedAt: j.enqueuedAt, AvailableAt: available, FinishedAt: j.finishedAt,
+		DedupKey: j.DedupKey, EnqueuedAt: j.enqueuedAt, AvailableAt: j.waitsSince(), FinishedAt: j.finishedAt,
 		ExpireAt: j.expireAt, Failure: j.failure, FailedAt: j.failedAt, Result: j.result, PayloadBytes: len(j.Payload),
 	}
 	if j.state == core.JobActive {

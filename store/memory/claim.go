@@ -95,10 +95,6 @@ func spread(due []*job, n int) []*job {
 
 // claimed shows a lent job to its worker. The caller holds mu.
 func (s *Store) claimed(j *job, now, deadline time.Time) *core.Claimed {
-	available := j.availableAt
-	if available.IsZero() {
-		available = j.enqueuedAt
-	}
 	return &core.Claimed{
 		ID: j.id,
 		Lease: core.Lease{
@@ -106,7 +102,7 @@ func (s *Store) claimed(j *job, now, deadline time.Time) *core.Claimed {
 			Redelivered: j.redeliveries > 0, Redriven: j.redriven, Source: s.cfg.Source,
 		},
 		Sink: j.Sink, Priority: j.Priority, MaxAttempts: j.MaxAttempts, Redeliveries: j.redeliveries,
-		EnqueuedAt: j.enqueuedAt, AvailableAt: available, ClaimedAt: now,
+		EnqueuedAt: j.enqueuedAt, AvailableAt: j.waitsSince(), ClaimedAt: now,
 		Err: j.err, Ref: ref{j.id, j.token},
 	}
 }

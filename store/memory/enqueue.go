@@ -120,3 +120,25 @@ func (s *Store) commitJobs(jobs []*job) {
 		s.tell(core.Wake{Sink: j.Sink})
 	}
 }
+
+// ForeignJob is a job that didn't come through Enqueue.
+type ForeignJob struct {
+	// Job is stored as it is, without validation.
+	Job core.Job
+	// Err makes it a document that can't be decoded, for this reason.
+	Err error
+}
+
+// PutJob commits jobs as a foreign producer would: without transaction, checks
+// and regard to other jobs under the same key.
+func (s *Store) PutJob(jobs ...ForeignJob) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range jobs {
+		j := newJob(f.Job, s.cfg.Now())
+		if f.Err != nil {
+			j.err = core.MarkRejected(f.Err)
+		}
+		s.commitJobs([]*job{j})
+	}
+}

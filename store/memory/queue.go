@@ -129,6 +129,14 @@ func (j *job) due(now time.Time) bool {
 	return j.state == core.JobReady && !j.availableAt.After(now)
 }
 
+// waitsSince is when the job was there and due.
+func (j *job) waitsSince() time.Time {
+	if j.availableAt.After(j.enqueuedAt) {
+		return j.availableAt
+	}
+	return j.enqueuedAt
+}
+
 // inOrder sorts jobs as they are claimed: by class, by when they fell due, and
 // by their commits.
 func inOrder(jobs []*job) []*job {

@@ -43,10 +43,7 @@ func (s *Store) Stats(ctx context.Context) (core.Stats, error) {
 func (j *job) count(stats *core.Stats, sink *core.SinkStats, now time.Time) {
 	switch {
 	case j.due(now):
-		since := j.enqueuedAt
-		if j.availableAt.After(since) {
-			since = j.availableAt
-		}
+		since := j.waitsSince()
 		stats.Ready++
 		sink.Ready++
 		stats.OldestReady = max(stats.OldestReady, now.Sub(since))

@@ -45,6 +45,23 @@ type Harness struct {
 	// once, as a lost connection would.
 	BreakRead func(ctx context.Context, s Store) error
 
+	// Queue returns the queue of a handle. The rules of queues need it.
+	Queue func(s Store) Queue
+	// Admin returns what operators use of a handle.
+	Admin func(s Store) core.Admin
+	// Job returns one job, or an error that matches core.ErrNoJob. Defaults to
+	// that of Admin.
+	Job func(ctx context.Context, s Store, id string) (core.JobInfo, error)
+	// Elapse lets time pass for jobs and pauses: the store's clock goes on by
+	// d, or each time that the store keeps of them goes back by d. It is called
+	// beside other operations, too.
+	Elapse func(ctx context.Context, s Store, d time.Duration) error
+	// Skewed returns another handle on the data of s, of a process whose own
+	// clock is ahead of all others by d, or behind when d is negative.
+	Skewed func(t *testing.T, s Store, d time.Duration) Store
+	// PutJob adds a job that can't be decoded, but for its sink.
+	PutJob func(ctx context.Context, s Store, sink string) error
+
 	// Traits are what the store can't do.
 	Traits Traits
 	// MaxEventBytes is the store's limit of Event.Size. Defaults to
@@ -56,6 +73,9 @@ type Harness struct {
 	Timeout time.Duration
 	// Operations is the length of the random test. Defaults to 200.
 	Operations int
+	// Races is how many jobs are settled and taken back at the same time.
+	// Defaults to 1,000.
+	Races int
 	// Seed repeats a random test. Defaults to a new one, which is logged.
 	Seed uint64
 }
@@ -114,6 +134,12 @@ func (h Harness) withDefaults() Harness {
 	}
 	if h.Operations <= 0 {
 		h.Operations = 200
+	}
+	if h.Races <= 0 {
+		h.Races = 1000
+	}
+	if h.Job == nil && h.Admin != nil {
+		h.Job = func(ctx context.Context, s Store, id string) (core.JobInfo, error) { return h.Admin(s).Job(ctx, id) }
 	}
 	if h.Seed == 0 {
 		h.Seed = uint64(time.Now().UnixNano())

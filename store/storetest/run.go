@@ -45,16 +45,23 @@ var (
 	writers      = without("OneWriter", func(t Traits) bool { return t.OneWriter })
 )
 
-// Run tests a store. Each rule is a subtest "Group/Rule".
+// group is rules about one thing.
+type group struct {
+	name  string
+	rules []rule
+}
+
+// Run tests a store: its log, and its queue where the harness has one. Each
+// rule is a subtest "Group/Rule".
 func Run(t *testing.T, h Harness) {
-	if h.New == nil {
-		t.Fatal("storetest: Harness.New is required")
+	run(t, h, logGroups())
+	if h.Queue != nil {
+		RunQueue(t, h)
 	}
-	h = h.withDefaults()
-	groups := []struct {
-		name  string
-		rules []rule
-	}{
+}
+
+func logGroups() []group {
+	return []group{
 		{"Transaction", transactionRules()},
 		{"Validation", validationRules()},
 		{"RoundTrip", roundTripRules()},
@@ -72,6 +79,13 @@ func Run(t *testing.T, h Harness) {
 		{"Concurrency", concurrencyRules()},
 		{"Model", modelRules()},
 	}
+}
+
+func run(t *testing.T, h Harness, groups []group) {
+	if h.New == nil {
+		t.Fatal("storetest: Harness.New is required")
+	}
+	h = h.withDefaults()
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			for _, r := range g.rules {
