@@ -71,12 +71,20 @@ func (s *Store) acquire(ctx context.Context, req core.AcquireRequest) (*cursor, 
 		s.warnOnce(ctx, "this server is a standalone: it has no transactions and no snapshots, so events are exact and in order "+
 			"only where each is a single insert; start mongod with --replSet for the full promise")
 	}
-	doc, sent, err := s.take(ctx, req, server, margin, poll)
+	doc, sent, err := s.take(ctx, req, server, poll)
 	if err != nil {
 		return nil, err
 	}
 	crash.Here("mongo.takeover")
 	c := newCursor(s, req, doc, sent, margin, poll)
+	if !doc.Pass.IsZero() {
+		if err := c.passOver(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.reader = newReader(s, readerConfig{
+		doc: c.doc, poll: poll, margin: margin, queued: c.isQueued, recovering: c.loadJobs,
+	})
 	// Only after the fence was raised is the set of jobs complete: the former
 	// holder can park nothing more.
 	if err := c.loadJobs(ctx, jobsFrom(doc, margin)); err != nil {
@@ -110,7 +118,7 @@ func (s *Store) onlyCursor(ctx context.Context, name string) error {
 
 // take writes the cursor document. sent is this process's time before the write
 // that counted was sent.
-func (s *Store) take(ctx context.Context, req core.AcquireRequest, server deployment, margin time.Duration, poll bool) (cursorDoc, time.Time, error) {
+func (s *Store) take(ctx context.Context, req core.AcquireRequest, server deployment, poll bool) (cursorDoc, time.Time, error) {
 	for range acquireTries {
 		if !server.set {
 			if err := s.advanceClock(ctx); err != nil {
@@ -122,7 +130,7 @@ func (s *Store) take(ctx context.Context, req core.AcquireRequest, server deploy
 		var doc cursorDoc
 		err := s.cursors.FindOneAndUpdate(ctx,
 			bson.D{{Key: "_id", Value: req.Name}},
-			takePipeline(req, term, margin, poll, server.set),
+			takePipeline(req, term, poll, server.set),
 			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After),
 		).Decode(&doc)
 		switch {
@@ -149,7 +157,7 @@ func revisionOf(doc cursorDoc) string {
 
 // takePipeline changes the document only if the cursor is free. A pipeline sees
 // the server's own time, and the fence rises with the cluster's.
-func takePipeline(req core.AcquireRequest, term string, margin time.Duration, poll, set bool) bson.A {
+func takePipeline(req core.AcquireRequest, term string, poll, set bool) bson.A {
 	isNew := op("$eq", bson.A{op("$type", "$fence"), "missing"})
 	free := bson.A{
 		isNew,
@@ -176,7 +184,7 @@ func takePipeline(req core.AcquireRequest, term string, margin time.Duration, po
 	return bson.A{op("$replaceWith", op("$cond", bson.A{
 		may,
 		op("$mergeObjects", bson.A{
-			op("$cond", bson.A{isNew, newCursorFields(req.Start, margin, poll, set), bson.D{}}),
+			op("$cond", bson.A{isNew, newCursorFields(req.Start, poll, set), bson.D{}}),
 			"$$ROOT",
 			taken,
 		}),
@@ -186,20 +194,20 @@ func takePipeline(req core.AcquireRequest, term string, margin time.Duration, po
 
 // newCursorFields are those of a cursor that begins. They say where, so that a
 // crash right after loses nothing.
-func newCursorFields(start core.Start, margin time.Duration, poll, set bool) bson.D {
+func newCursorFields(start core.Start, poll, set bool) bson.D {
 	position := bson.D{{Key: "time", Value: bson.Timestamp{}}, {Key: "ordinal", Value: int64(0)}}
 	fields := bson.D{{Key: "settled", Value: int64(0)}}
 	switch {
 	case start.Now:
 		position[0].Value = "$$CLUSTER_TIME"
 		if poll {
-			// A poll goes by seq, the time of the insert, and a transaction that is
-			// open now has its inserts behind it.
-			from := any("$$CLUSTER_TIME")
+			name := "from"
 			if set {
-				from = bson.Timestamp{T: uint32(max(0, time.Now().Add(-margin).Unix()))} //nolint:gosec // until 2106
+				// A poll goes by seq, the time of the insert, and a transaction that is
+				// open now has its inserts behind it.
+				name = "pass"
 			}
-			fields = append(fields, bson.E{Key: "from", Value: from})
+			fields = append(fields, bson.E{Key: name, Value: "$$CLUSTER_TIME"})
 		}
 	case !start.At.IsZero():
 		fields = append(fields, bson.E{Key: "from", Value: bson.Timestamp{T: uint32(max(0, start.At.Unix()))}}) //nolint:gosec // until 2106

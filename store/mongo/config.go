@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,11 +38,32 @@ type Config struct {
 	// Codec seals payloads before they are stored and opens them when they are
 	// read. Defaults to none: payloads are stored as they are.
 	Codec core.Codec
+	// HashKey, of 16 bytes or more, keys the hash by which a duplicate job of
+	// another content is told. Defaults to none: the hash is a plain SHA-256
+	// then, and jobs whose payload a Codec seals have none.
+	HashKey []byte
+	// IDNamespace makes the ids of jobs with a DedupKey differ from those of
+	// other systems. Changing it lets jobs under a known key in again. Defaults
+	// to Store.Source.
+	IDNamespace string
+	// CompletedRetention is how long completed jobs are kept, and so for how
+	// long a DedupKey holds. Those that are kept when it is raised stay longer;
+	// when it is lowered they stay as long as they were told. Defaults to
+	// core.DefaultCompletedRetention.
+	CompletedRetention time.Duration
+	// FailedRetention is the same for failed jobs that were enqueued; those of a
+	// cursor are kept until a person decides. Defaults to
+	// core.DefaultFailedRetention.
+	FailedRetention time.Duration
+	// Retain says which jobs that ended keep their payload. Defaults to
+	// RetainFailed.
+	Retain Retain
 	// Propagator writes the trace context into the headers of an event that has
 	// none. Defaults to W3C trace context.
 	Propagator propagation.TextMapPropagator
 	// Poll reads by queries and marks instead of the change stream, for a
-	// server whose change streams can't be used. Only one cursor may then exist.
+	// server whose change streams can't be used. Only one cursor may then exist;
+	// one that starts from now marks as published what is there.
 	// Defaults to false on a replica set; a standalone is always polled.
 	Poll bool
 	// PollInterval is how long a read that found nothing waits before the next
@@ -65,6 +87,23 @@ type Config struct {
 	// MeterProvider takes the store's metrics. Defaults to the global one.
 	MeterProvider metric.MeterProvider
 }
+
+// Retain says which jobs that ended keep their payload.
+type Retain string
+
+const (
+	// RetainFailed keeps those of failed and unknown jobs, which can be retried.
+	RetainFailed Retain = "failed"
+	// RetainAll also keeps those of completed jobs, for as long as these are
+	// kept.
+	RetainAll Retain = "all"
+	// RetainNone keeps none, except those of a cursor's failed events: a failed
+	// job can't be retried then.
+	RetainNone Retain = "none"
+)
+
+// minHashKeyBytes is the least length of Config.HashKey.
+const minHashKeyBytes = 16
 
 // Defaults of Config.
 const (
@@ -103,6 +142,8 @@ func (c Config) withDefaults() (Config, error) {
 		{"ReadWait", &c.ReadWait, DefaultReadWait},
 		{"ClockSlack", &c.ClockSlack, DefaultClockSlack},
 		{"Margin", &c.Margin, 0},
+		{"CompletedRetention", &c.CompletedRetention, core.DefaultCompletedRetention},
+		{"FailedRetention", &c.FailedRetention, core.DefaultFailedRetention},
 	} {
 		if *d.value < 0 {
 			problem("%s is negative", d.name)
@@ -111,6 +152,13 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Codec != nil && c.Codec.Name() == "" {
 		problem("Codec has no name: readers couldn't tell what opens its payloads")
+	}
+	if c.HashKey != nil && len(c.HashKey) < minHashKeyBytes {
+		problem("HashKey is %d bytes long: want %d or more", len(c.HashKey), minHashKeyBytes)
+	}
+	c.Retain = orDefault(c.Retain, RetainFailed)
+	if !slices.Contains([]Retain{RetainFailed, RetainAll, RetainNone}, c.Retain) {
+		problem("Retain is %q: want failed, all or none", c.Retain)
 	}
 	fields, err := c.Fields.withDefaults()
 	if err != nil {

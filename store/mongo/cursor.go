@@ -66,9 +66,6 @@ func newCursor(s *Store, req core.AcquireRequest, doc cursorDoc, sent time.Time,
 	if doc.Suspect != nil {
 		c.noted, c.count = doc.Suspect.ID, doc.Suspect.Count
 	}
-	c.reader = newReader(s, readerConfig{
-		doc: doc, poll: poll, margin: margin, queued: c.isQueued, recovering: c.loadJobs,
-	})
 	return c
 }
 
@@ -122,7 +119,23 @@ func (c *cursor) holder() bson.D {
 // write changes the cursor's document in one fenced update, which extends the
 // lease. set are expressions; unset are names.
 func (c *cursor) write(ctx context.Context, set bson.D, unset ...string) error {
+	return c.extending(func() error { return c.update(ctx, set, unset...) })
+}
+
+// extending notes the end of the lease after a write that succeeded, counted
+// from before it was sent.
+func (c *cursor) extending(write func() error) error {
 	sent := time.Now()
+	if err := write(); err != nil {
+		return err
+	}
+	c.extended(sent)
+	return nil
+}
+
+// update is write in a transaction, which extends the lease only when it
+// commits.
+func (c *cursor) update(ctx context.Context, set bson.D, unset ...string) error {
 	set = append(bson.D{
 		{Key: "lease_until", Value: leaseFromNow(c.lease)},
 		{Key: "revision", Value: op("$add", bson.A{"$revision", int64(1)})},
@@ -137,7 +150,6 @@ func (c *cursor) write(ctx context.Context, set bson.D, unset ...string) error {
 	if res.MatchedCount == 0 {
 		return core.ErrFenced
 	}
-	c.extended(sent)
 	return nil
 }
 

@@ -16,10 +16,9 @@ import (
 const lagBound = 100_000
 
 // Lag counts the events that were written after the cursor's position, up to
-// 100,000. It goes by seq, the time of the insert: an event of a transaction
-// that was open long may be missed for a while, and one without a seq is not
-// counted beside a change stream. A cursor that doesn't exist is behind by the
-// whole log.
+// 100,000. It goes by the time of the insert, or OccurredAt where there is no
+// seq: an event of a transaction that was open long may be missed for a while.
+// A cursor that doesn't exist is behind by the whole log.
 func (s *Store) Lag(ctx context.Context, name string) (core.Lag, error) {
 	poll, err := s.polls(ctx)
 	if err != nil {
@@ -32,20 +31,22 @@ func (s *Store) Lag(ctx context.Context, name string) (core.Lag, error) {
 	}
 	seq := s.cfg.Fields.Seq
 	filter := bson.D{}
-	if from := lagFrom(doc, poll); !poll || !from.IsZero() {
-		filter = append(filter, bson.E{Key: seq, Value: op("$gt", from)})
+	if from := lagFrom(doc, poll); !from.IsZero() {
+		filter = append(filter, bson.E{Key: "$or", Value: bson.A{
+			bson.D{{Key: seq, Value: op("$gt", from)}},
+			bson.D{{Key: seq, Value: nil}, {Key: s.cfg.Fields.OccurredAt, Value: op("$gt", foreignFrom(doc, from))}},
+		}})
 	}
 	if poll || (doc.Scan != nil && doc.Scan.First && !doc.Scan.Published) {
 		filter = append(bson.D{{Key: s.cfg.Fields.PublishedAt, Value: nil}}, filter...)
 	}
 	found, err := s.log.Aggregate(ctx, bson.A{
 		op("$match", filter),
-		op("$sort", bson.D{{Key: seq, Value: 1}}),
 		op("$limit", lagBound),
 		op("$group", bson.D{
 			{Key: "_id", Value: nil},
 			{Key: "events", Value: op("$sum", int64(1))},
-			{Key: "oldest", Value: op("$first", "$"+seq)},
+			{Key: "oldest", Value: op("$min", writtenAt(s.cfg.Fields))},
 			{Key: "now", Value: op("$first", "$$NOW")},
 		}),
 	})
@@ -54,9 +55,9 @@ func (s *Store) Lag(ctx context.Context, name string) (core.Lag, error) {
 	}
 	defer found.Close(ctx) //nolint:errcheck // nothing was written
 	var counted []struct {
-		Events int64          `bson:"events"`
-		Oldest bson.Timestamp `bson:"oldest"`
-		Now    time.Time      `bson:"now"`
+		Events int64     `bson:"events"`
+		Oldest time.Time `bson:"oldest"`
+		Now    time.Time `bson:"now"`
 	}
 	if err := found.All(ctx, &counted); err != nil {
 		return core.Lag{}, fmt.Errorf("counting what cursor %q has before it: %w", name, err)
@@ -64,7 +65,32 @@ func (s *Store) Lag(ctx context.Context, name string) (core.Lag, error) {
 	if len(counted) == 0 {
 		return core.Lag{}, nil
 	}
-	return core.Lag{Events: counted[0].Events, Age: max(0, counted[0].Now.Sub(timeOf(counted[0].Oldest)))}, nil
+	lag := core.Lag{Events: counted[0].Events}
+	if oldest := counted[0].Oldest; !oldest.IsZero() {
+		lag.Age = max(time.Millisecond, counted[0].Now.Sub(oldest))
+	}
+	return lag, nil
+}
+
+// writtenAt is when a document was written, as far as it tells.
+func writtenAt(f Fields) bson.D {
+	timestamp := op("$eq", bson.A{op("$type", "$"+f.Seq), "timestamp"})
+	date := op("$eq", bson.A{op("$type", "$"+f.OccurredAt), "date"})
+	return op("$toDate", op("$cond", bson.A{
+		timestamp, "$" + f.Seq, op("$cond", bson.A{date, "$" + f.OccurredAt, nil}),
+	}))
+}
+
+// foreignFrom is the date after which events without a seq are still to be
+// settled.
+func foreignFrom(doc cursorDoc, from bson.Timestamp) bson.DateTime {
+	if doc.Scan != nil {
+		if date, ok := doc.Scan.OccurredAt.DateTimeOK(); ok {
+			return bson.DateTime(date)
+		}
+		return dateOf(doc.From) - 1
+	}
+	return dateOf(from)
 }
 
 // lagFrom is the seq after which events are still to be settled.

@@ -37,6 +37,9 @@ type cursorDoc struct {
 	// From is where the cursor began, if not at the beginning of the log: a
 	// scan or a poll reads nothing that was written before it.
 	From bson.Timestamp `bson:"from,omitempty"`
+	// Pass is the time of a start from now on a replica set that is polled: what
+	// the log held then is still to be marked as passed over.
+	Pass bson.Timestamp `bson:"pass,omitempty"`
 	// Token is where the change stream goes on; nil before the first save from
 	// a stream, and while a scan runs.
 	Token    bson.Raw       `bson:"token,omitempty"`

@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -68,9 +69,7 @@ func (c *cursor) Park(ctx context.Context, entries []core.Parked) error {
 		return nil
 	}
 	err := c.park(ctx, entries, false)
-	if isServerError(err) && !isTransient(err) {
-		// A document that can't be stored inside another one, such as one that is
-		// nested as deep as the server allows.
+	if _, refused := errors.AsType[*copyError](err); refused {
 		c.store.logger.WarnContext(ctx, "failed events could not be copied, references to them are kept",
 			"cursor", c.doc.Name, "error", err)
 		err = c.park(ctx, entries, true)
@@ -98,13 +97,15 @@ func (c *cursor) park(ctx context.Context, entries []core.Parked, refer bool) er
 	if !c.store.transacts(ctx) {
 		return c.parkSingly(ctx, jobs)
 	}
-	_, err = c.store.transact(ctx, func(ctx context.Context) error {
-		if err := c.write(ctx, nil); err != nil {
-			return err
-		}
-		return c.store.insertJobs(ctx, jobs)
+	return c.extending(func() error {
+		_, err := c.store.transact(ctx, func(ctx context.Context) error {
+			if err := c.update(ctx, nil); err != nil {
+				return err
+			}
+			return c.store.insertJobs(ctx, jobs)
+		})
+		return err
 	})
-	return err
 }
 
 // parkSingly is the order where there are no transactions. The fence is tested
@@ -154,8 +155,19 @@ func (s *Store) insertJobs(ctx context.Context, jobs []bson.Raw) error {
 	if mongo.IsDuplicateKeyError(err) && mongo.SessionFromContext(ctx) == nil {
 		return nil // parked meanwhile by a holder that was replaced
 	}
+	if isServerError(err) && !isTransient(err) {
+		return &copyError{err}
+	}
 	return err
 }
+
+// copyError tells that the server refused to store jobs: a document can't be
+// stored inside another one, for example, when it is nested as deep as the
+// server allows.
+type copyError struct{ err error }
+
+func (e *copyError) Error() string { return e.err.Error() }
+func (e *copyError) Unwrap() error { return e.err }
 
 // job is the stored form of one entry. What can't be copied is referred to.
 func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer bool) (bson.Raw, error) {

@@ -119,10 +119,12 @@ func TestAParkThatFailsLeavesNoJob(t *testing.T) {
 	c := acquire(t, s, "kafka", "me")
 	failNext(t, db, "commitTransaction", bson.E{Key: "errorCode", Value: 8000})
 	m := markAt(t, "a", 10, 1)
-	// A refused commit is taken for a document that can't be copied, so the
-	// second try fails too.
-	if err := c.park(t.Context(), []core.Parked{parked(m, order("a"))}, false); err == nil {
+	expires := c.Expires()
+	if err := c.Park(t.Context(), []core.Parked{parked(m, order("a"))}); err == nil {
 		t.Fatal("no error")
+	}
+	if !c.Expires().Equal(expires) {
+		t.Error("a write that was rolled back extended the lease")
 	}
 	if n := len(jobsOf(t, s)); n != 0 || c.isQueued(m.id) {
 		t.Errorf("%d jobs were written", n)

@@ -40,11 +40,14 @@ func (c *cursor) Save(ctx context.Context, settled []core.Mark) error {
 	case !c.marks || len(ids) == 0:
 		err = c.write(ctx, set, unset...)
 	case c.store.transacts(ctx):
-		_, err = c.store.transact(ctx, func(ctx context.Context) error {
-			if err := c.write(ctx, set, unset...); err != nil {
-				return err
-			}
-			return c.store.markPublished(ctx, ids)
+		err = c.extending(func() error {
+			_, err := c.store.transact(ctx, func(ctx context.Context) error {
+				if err := c.update(ctx, set, unset...); err != nil {
+					return err
+				}
+				return c.store.markPublished(ctx, ids)
+			})
+			return err
 		})
 	default:
 		if err = c.write(ctx, set, unset...); err == nil {
@@ -59,6 +62,9 @@ func (c *cursor) Save(ctx context.Context, settled []core.Mark) error {
 	if moved {
 		c.position, c.moved = last.pos, true
 	}
+	if slices.Contains(unset, "suspect") {
+		c.noted, c.count, c.counted = bson.RawValue{}, 0, false
+	}
 	return nil
 }
 
@@ -69,7 +75,6 @@ func (c *cursor) progress(last *mark, ids []bson.RawValue) (set bson.D, unset []
 	set = bson.D{{Key: "settled", Value: op("$add", bson.A{"$settled", int64(len(ids))})}}
 	if !c.noted.IsZero() && slices.ContainsFunc(ids, c.noted.Equal) {
 		unset = append(unset, "suspect")
-		c.noted, c.count, c.counted = bson.RawValue{}, 0, false
 	}
 	if last.pos.Compare(c.position) < 0 {
 		return set, unset, false // never backwards within a term

@@ -106,8 +106,12 @@ func TestMarksAndPositionAreWrittenTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	failNext(t, db, "commitTransaction", bson.E{Key: "errorCode", Value: 8000})
+	expires := c.Expires()
 	if err := c.Save(t.Context(), []core.Mark{markAt(t, "a", 10, 1)}); err == nil {
 		t.Fatal("no error")
+	}
+	if !c.Expires().Equal(expires) {
+		t.Error("a write that was rolled back extended the lease")
 	}
 	if doc := storedCursor(t, s, "kafka"); !doc.Position.Time.IsZero() {
 		t.Errorf("the position was saved: %+v", doc)

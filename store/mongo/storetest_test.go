@@ -23,11 +23,8 @@ func TestConformance(t *testing.T) {
 		db     func(testing.TB, ...*options.ClientOptions) *mongo.Database
 		cfg    Config
 		traits storetest.Traits
-		noSeq  bool
 	}{
 		{name: "ReplicaSet", db: servicetest.Database},
-		// As a producer in another language may write: without a seq.
-		{name: "ReplicaSetWithoutSeq", db: servicetest.Database, noSeq: true},
 		{name: "ReplicaSetPolled", db: servicetest.Database, cfg: Config{Poll: true}, traits: storetest.Traits{OneCursor: true}},
 		{
 			name: "Standalone", db: servicetest.StandaloneDatabase, cfg: Config{AllowNoTransaction: true},
@@ -40,7 +37,7 @@ func TestConformance(t *testing.T) {
 				New: func(t *testing.T) storetest.Store {
 					cfg := tc.cfg
 					cfg.PollInterval, cfg.ReadWait = 20*time.Millisecond, 200*time.Millisecond
-					return suiteStore{newStore(t, tc.db(t), cfg), tc.noSeq, tc.traits.NoTransactions}
+					return suiteStore{newStore(t, tc.db(t), cfg), tc.traits.NoTransactions}
 				},
 				Count:  suiteCount,
 				Put:    suitePut,
@@ -54,7 +51,7 @@ func TestConformance(t *testing.T) {
 				if tc.traits.NoTransactions {
 					client = servicetest.Client(t, servicetest.StandaloneURL(t))
 				}
-				return suiteStore{newStore(t, client.Database(first.db.Name()), cfg), tc.noSeq, tc.traits.NoTransactions}
+				return suiteStore{newStore(t, client.Database(first.db.Name()), cfg), tc.traits.NoTransactions}
 			}
 			storetest.Run(t, h)
 		})
@@ -64,7 +61,7 @@ func TestConformance(t *testing.T) {
 // suiteStore is a Store as the suite sees it.
 type suiteStore struct {
 	*Store
-	noSeq, noTransactions bool
+	noTransactions bool
 }
 
 // InTransaction calls fn alone where there are no transactions.
@@ -98,14 +95,8 @@ func suitePut(ctx context.Context, store storetest.Store, docs ...storetest.Docu
 			doc = bson.D{{Key: "_id", Value: e.ID}, {Key: "seq", Value: bson.Timestamp{}}, {Key: "occurred_at", Value: written}}
 		}
 		for i := range doc {
-			if doc[i].Key != "seq" {
-				continue
-			}
-			if d.Age > 0 {
+			if doc[i].Key == "seq" && d.Age > 0 {
 				doc[i].Value = bson.Timestamp{T: uint32(written.Unix()), I: 1} //nolint:gosec // until 2106
-			}
-			if s.noSeq {
-				doc[i].Key = "not_seq"
 			}
 		}
 		if d.Published {
