@@ -22,15 +22,32 @@ func CreateTopic(ctx context.Context, brokers []string, name string, partitions 
 		topic.ConfigEntries = append(topic.ConfigEntries, kafka.ConfigEntry{ConfigName: setting, ConfigValue: value})
 	}
 	return withKafkaClient(brokers, func(client *kafka.Client) error {
-		answer, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
-		if err == nil {
-			err = answer.Errors[name]
-		}
-		if err != nil {
+		if err := createTopic(ctx, client, topic); err != nil {
 			return fmt.Errorf("creating topic %s: %w", name, err)
 		}
 		return awaitLeaders(ctx, client, name, partitions)
 	})
+}
+
+// createTopic asks again while the controller doesn't see the broker: one that
+// was slow to send its heartbeat is fenced for a moment.
+func createTopic(ctx context.Context, client *kafka.Client, topic kafka.TopicConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		answer, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{topic}})
+		if err == nil {
+			err = answer.Errors[topic.Topic]
+		}
+		if !errors.Is(err, kafka.BrokerNotAvailable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // DeleteTopic deletes a topic on any broker without TLS and SASL.
