@@ -51,7 +51,11 @@ func TestConformance(t *testing.T) {
 				if tc.traits.NoTransactions {
 					client = servicetest.Client(t, servicetest.StandaloneURL(t))
 				}
-				return suiteStore{newStore(t, client.Database(first.db.Name()), cfg), tc.traits.NoTransactions}
+				second, err := New(client.Database(first.db.Name()), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return suiteStore{second, tc.traits.NoTransactions}
 			}
 			storetest.Run(t, h)
 		})
@@ -114,7 +118,7 @@ func suiteFailed(ctx context.Context, store storetest.Store, cursor string) ([]s
 	if err != nil {
 		return nil, err
 	}
-	var jobs []parkedJob
+	var jobs []storedJob
 	if err := found.All(ctx, &jobs); err != nil {
 		return nil, err
 	}
