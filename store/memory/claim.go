@@ -13,14 +13,20 @@ import (
 
 // Claim lends due jobs, see core.Queue.
 func (s *Store) Claim(ctx context.Context, req core.ClaimRequest) ([]*core.Claimed, error) {
-	claimed, err := s.claim(ctx, req)
+	return s.ClaimOnly(ctx, req, func(string) bool { return true })
+}
+
+// ClaimOnly is Claim of the jobs whose ids are wanted: a model follows another
+// store's choice with it.
+func (s *Store) ClaimOnly(ctx context.Context, req core.ClaimRequest, wanted func(id string) bool) ([]*core.Claimed, error) {
+	claimed, err := s.claim(ctx, req, wanted)
 	if err != nil {
 		return nil, fmt.Errorf("claiming jobs: %w", err)
 	}
 	return claimed, nil
 }
 
-func (s *Store) claim(ctx context.Context, req core.ClaimRequest) ([]*core.Claimed, error) {
+func (s *Store) claim(ctx context.Context, req core.ClaimRequest, wanted func(id string) bool) ([]*core.Claimed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -34,15 +40,15 @@ func (s *Store) claim(ctx context.Context, req core.ClaimRequest) ([]*core.Claim
 	if err := s.fault(OpClaim); err != nil {
 		return nil, err
 	}
-	return s.lend(req, sent), s.lost(OpClaim)
+	return s.lend(req, sent, wanted), s.lost(OpClaim)
 }
 
-func (s *Store) lend(req core.ClaimRequest, sent time.Time) []*core.Claimed {
+func (s *Store) lend(req core.ClaimRequest, sent time.Time, wanted func(id string) bool) []*core.Claimed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.cfg.Now()
 	due := slices.DeleteFunc(s.ready(req.Sink, req.Tenants), func(j *job) bool {
-		return !j.due(now) || j.Priority.Rank() < req.FromRank
+		return !j.due(now) || j.Priority.Rank() < req.FromRank || !wanted(j.id)
 	})
 	due = spread(inTurns(due, req.Tenants), req.Spread)
 	s.queue.tokens++
