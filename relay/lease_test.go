@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -344,6 +345,18 @@ func TestTheRelayWaitsForAStoreThatIsAway(t *testing.T) {
 		equal(t, "lines when it works again", k.log.with(slog.LevelInfo, "the store works again"), 1)
 		equal(t, "reason in status", r.route().StoreError, "")
 		r.stop()
+	})
+}
+
+func TestALayoutThatIsNewerEndsTheRelay(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.faults.set(fmt.Errorf("reading the layout: %w", core.ErrNewerLayout), memory.OpAcquire)
+		r := k.start()
+		pass(time.Minute)
+		equal(t, "tries", k.faults.count(memory.OpAcquire), 1)
+		if err := r.end(); !errors.Is(err, core.ErrNewerLayout) {
+			t.Fatalf("Run returned %v", err)
+		}
 	})
 }
 

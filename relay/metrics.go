@@ -57,7 +57,7 @@ func newInstruments(provider metric.MeterProvider) (*instruments, error) {
 	gauge(&is.window, "outbox.relay.window", "{event}", "Events read beyond the saved position.")
 	gauge(&is.inFlight, "outbox.relay.in_flight", "{event}", "Events that a sink is being called with.")
 	gauge(&is.blocked, "outbox.relay.blocked", "{key}", "Keys whose next event waits after a failure.")
-	gauge(&is.holding, "outbox.relay.holding", "1", "1 while this process holds the cursor.")
+	gauge(&is.holding, "outbox.relay.holding", "{cursor}", "1 while this process holds the cursor.")
 	var err error
 	is.lagAge, err = m.Float64ObservableGauge("outbox.relay.lag", metric.WithUnit("s"),
 		metric.WithDescription("Age of the oldest event that a cursor has still to settle."))

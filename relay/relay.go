@@ -41,7 +41,9 @@ func New(cfg Config) (*Relay, error) {
 // or an error that names what did not end in time; a cursor with such a call is
 // not given back, so that no other process sends beside it.
 //
-// Neither the store nor the sinks being away ends Run: it waits for them. Only
+// Neither the store nor the sinks being away ends Run: it waits for them. A
+// stored layout that is newer than this program does: all routes drain, and the
+// error matches core.ErrNewerLayout. Only
 // one Run may be under way; it may be called again after it has returned.
 func (r *Relay) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
@@ -53,17 +55,23 @@ func (r *Relay) Run(ctx context.Context) error {
 		return fmt.Errorf("running the relay: registering its metrics: %w", err)
 	}
 	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	errs := make([]error, len(r.routes))
 	var wg sync.WaitGroup
 	for i, rt := range r.routes {
-		wg.Go(func() { errs[i] = rt.run(ctx) })
+		wg.Go(func() {
+			if errs[i] = rt.run(ctx); errs[i] != nil {
+				cancel()
+			}
+		})
 	}
 	if r.cfg.Retention > 0 {
 		wg.Go(func() { r.clean(ctx) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("stopping the relay: %w", err)
+		return fmt.Errorf("running the relay: %w", err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -69,14 +70,14 @@ func (rt *route) run(ctx context.Context) error {
 	var pause waits
 	for {
 		rt.setTerm(nil)
-		cursor := rt.standBy(ctx)
+		cursor, err := rt.standBy(ctx)
 		if cursor == nil {
-			return nil
+			return err
 		}
 		crash.Here("relay.acquired")
 		t := newTerm(rt, cursor)
 		rt.setTerm(t)
-		err := t.run(ctx)
+		err = t.run(ctx)
 		rt.store.collapse(opAcquire)
 		if err != nil || ctx.Err() != nil {
 			rt.setTerm(nil)
@@ -92,9 +93,9 @@ func (rt *route) run(ctx context.Context) error {
 	}
 }
 
-// standBy tries to get the cursor until it has it, or returns nil when ctx
-// ends.
-func (rt *route) standBy(ctx context.Context) core.Cursor {
+// standBy tries to get the cursor until it has it. It returns nil when ctx ends,
+// and an error when no waiting can help.
+func (rt *route) standBy(ctx context.Context) (core.Cursor, error) {
 	lease := rt.relay.cfg.CursorLease
 	var seen struct {
 		revision string
@@ -112,7 +113,10 @@ func (rt *route) standBy(ctx context.Context) core.Cursor {
 		cursor, err := rt.acquire(ctx, req)
 		if err == nil {
 			rt.store.ok(opAcquire)
-			return cursor
+			return cursor, nil
+		}
+		if errors.Is(err, core.ErrNewerLayout) {
+			return nil, fmt.Errorf("route %q: %s: %w", rt.cfg.Name, opAcquire, err)
 		}
 		wait := time.Duration(0)
 		if held, ok := errors.AsType[*core.HeldError](err); ok {
@@ -132,7 +136,7 @@ func (rt *route) standBy(ctx context.Context) core.Cursor {
 			break
 		}
 	}
-	return nil
+	return nil, nil //nolint:nilnil // ctx has ended
 }
 
 // acquire asks once, for no longer than a lease. A cursor that came although
