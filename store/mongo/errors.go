@@ -39,6 +39,7 @@ var ErrTooManyCursors = errors.New("a log that is polled can have one cursor onl
 
 // Codes of server errors.
 const (
+	codeBadValue              = 2
 	codeUnauthorized          = 13
 	codeIllegalOperation      = 20
 	codeNamespaceExists       = 48

@@ -59,7 +59,7 @@ func (s *Store) wantedIndexes(poll bool) []wantedIndex {
 			why:     "events that are still to be delivered are found by it",
 		})
 	}
-	return indexes
+	return append(indexes, s.jobIndexes()...)
 }
 
 // EnsureIndexes creates the store's collections and indexes where they are
@@ -97,6 +97,9 @@ func (s *Store) ensure(ctx context.Context) error {
 		errs = append(errs, w.ensure(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := s.adaptRetention(ctx); err != nil {
 		return err
 	}
 	return s.writeLayout(ctx)
@@ -141,6 +144,9 @@ func (w wantedIndex) ensure(ctx context.Context) error {
 	if slices.ContainsFunc(found, w.servedBy) {
 		return nil
 	}
+	if i := slices.IndexFunc(found, w.expiresOtherwise); i >= 0 {
+		return w.adaptExpiry(ctx, found[i])
+	}
 	return w.conflict(found)
 }
 
@@ -156,6 +162,31 @@ func (w wantedIndex) servedBy(spec bson.Raw) bool {
 	}
 	partial, restricted := spec.Lookup("partialFilterExpression").DocumentOK()
 	return !restricted || (w.partial != nil && bytes.Equal(partial, mustMarshal(w.partial)))
+}
+
+// expiresOtherwise tells whether an existing index is the wanted one but for
+// the time after which documents are removed.
+func (w wantedIndex) expiresOtherwise(spec bson.Raw) bool {
+	partial, _ := spec.Lookup("partialFilterExpression").DocumentOK()
+	_, expires := wholeOf(spec.Lookup("expireAfterSeconds"))
+	var want bson.Raw
+	if w.partial != nil {
+		want = mustMarshal(w.partial)
+	}
+	return w.expire != nil && expires && w.sameKeys(spec) && bytes.Equal(partial, want)
+}
+
+// adaptExpiry sets the time of an existing index.
+func (w wantedIndex) adaptExpiry(ctx context.Context, spec bson.Raw) error {
+	name, _ := spec.Lookup("name").StringValueOK()
+	err := w.coll.Database().RunCommand(ctx, bson.D{
+		{Key: "collMod", Value: w.coll.Name()},
+		{Key: "index", Value: bson.D{{Key: "name", Value: name}, {Key: "expireAfterSeconds", Value: *w.expire}}},
+	}).Err()
+	if err != nil {
+		return fmt.Errorf("changing when index %s of %s removes documents (collMod): %w", name, w.coll.Name(), err)
+	}
+	return nil
 }
 
 func (w wantedIndex) sameKeys(spec bson.Raw) bool {

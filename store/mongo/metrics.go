@@ -15,6 +15,9 @@ type metrics struct {
 	cleaned  metric.Int64Counter
 	reopened metric.Int64Counter
 	recovery metric.Int64Counter
+
+	enqueued    metric.Int64Counter
+	jobsCleaned metric.Int64Counter
 }
 
 func newMetrics(provider metric.MeterProvider) (metrics, error) {
@@ -29,6 +32,8 @@ func newMetrics(provider metric.MeterProvider) (metrics, error) {
 		{&m.cleaned, "outbox.log.cleaned", "Events removed after their retention."},
 		{&m.reopened, "outbox.stream.reopened", "Times a change stream was opened again after an error."},
 		{&m.recovery, "outbox.cursor.recovered", "Times a cursor scanned the log because its place in the change stream was lost."},
+		{&m.enqueued, "outbox.jobs.enqueued", "Jobs handed to the database by Enqueue, committed or not, without duplicates."},
+		{&m.jobsCleaned, "outbox.jobs.cleaned", "Failed jobs removed after their retention."},
 	} {
 		counter, err := meter.Int64Counter(c.name, metric.WithDescription(c.text))
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,54 +12,6 @@ import (
 
 	"github.com/gooutbox/outbox/core"
 )
-
-// jobID is the _id of a job that came from a cursor. Its fields are in this
-// order.
-type jobID struct {
-	Log    string        `bson:"log"`
-	Cursor string        `bson:"cursor"`
-	Event  bson.RawValue `bson:"event"`
-}
-
-// parkedJob is the stored form of such a job.
-type parkedJob struct {
-	ID      jobID  `bson:"_id"`
-	EventID string `bson:"event_id,omitempty"`
-
-	Aggregate        string       `bson:"aggregate,omitempty"`
-	AggregateID      string       `bson:"aggregate_id,omitempty"`
-	Type             string       `bson:"event_type,omitempty"`
-	Payload          *bson.Binary `bson:"payload,omitempty"`
-	ContentType      string       `bson:"content_type,omitempty"`
-	Version          int          `bson:"version,omitempty"`
-	AggregateVersion int64        `bson:"aggregate_version,omitempty"`
-	Headers          bson.D       `bson:"headers,omitempty"`
-	Tenant           string       `bson:"tenant,omitempty"`
-	OccurredAt       time.Time    `bson:"occurred_at,omitempty"`
-	CorrelationID    string       `bson:"correlation_id,omitempty"`
-	Codec            string       `bson:"codec,omitempty"`
-	KeyID            string       `bson:"key_id,omitempty"`
-	// Document is a stored document that is no event, as it is.
-	Document bson.Raw `bson:"document,omitempty"`
-	// Reference is the _id of an event that is too large to be copied. The
-	// cleaner leaves it.
-	Reference bson.RawValue `bson:"reference,omitempty"`
-
-	Sink       string         `bson:"sink"`
-	State      core.JobState  `bson:"state"`
-	Attempts   int            `bson:"attempts"`
-	EnqueuedAt time.Time      `bson:"enqueued_at"`
-	FinishedAt time.Time      `bson:"finished_at"`
-	Failure    storedFailure  `bson:"failure"`
-	Cursor     string         `bson:"cursor"`
-	Position   storedPosition `bson:"position"`
-}
-
-type storedFailure struct {
-	Code   string    `bson:"code"`
-	Reason string    `bson:"reason"`
-	At     time.Time `bson:"at"`
-}
 
 // Park writes failed jobs. Jobs and fence are one transaction; see parkSingly
 // for a standalone.
@@ -176,14 +127,15 @@ func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer b
 		return nil, err
 	}
 	e := &p.Entry.Event
-	job := parkedJob{
+	position := stored(at.pos)
+	job := storedJob{
 		ID:      jobID{Log: c.store.log.Name(), Cursor: c.doc.Name, Event: at.id},
 		EventID: e.ID, Aggregate: e.Aggregate, AggregateID: e.AggregateID, Type: e.Type,
 		ContentType: e.ContentType, Version: e.Version, AggregateVersion: e.AggregateVersion,
 		Headers: sortedHeaders(e.Headers), Tenant: e.Tenant, OccurredAt: e.OccurredAt, CorrelationID: e.CorrelationID,
 		Sink: p.Sink, State: core.JobFailed, Attempts: p.Attempts, EnqueuedAt: now, FinishedAt: now,
-		Failure: storedFailure{Code: p.Failure.Code, Reason: cutReason(p.Failure.Reason), At: now},
-		Cursor:  c.doc.Name, Position: stored(at.pos),
+		Failure: &storedFailure{Code: p.Failure.Code, Reason: cutReason(p.Failure.Reason), At: now},
+		Cursor:  c.doc.Name, Position: &position,
 	}
 	switch {
 	case refer:
@@ -208,13 +160,7 @@ func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer b
 }
 
 // cutReason keeps what the layout allows of a reason, whole characters only.
-func cutReason(reason string) string {
-	reason = strings.ToValidUTF8(reason, "\uFFFD")
-	if len(reason) <= core.MaxReasonBytes {
-		return reason
-	}
-	return strings.ToValidUTF8(reason[:core.MaxReasonBytes], "")
-}
+func cutReason(reason string) string { return cutText(reason, core.MaxReasonBytes) }
 
 // now is the server's time.
 func (s *Store) now(ctx context.Context) (time.Time, error) {

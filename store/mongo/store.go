@@ -31,6 +31,7 @@ type Store struct {
 	meta    *mongo.Collection
 	logger  *slog.Logger
 	metrics metrics
+	queue   queue
 
 	mu       sync.Mutex
 	server   *deployment
@@ -68,6 +69,8 @@ func New(db *mongo.Database, cfg Config) (*Store, error) {
 		logger:   cfg.Logger,
 		warnings: map[string]bool{},
 	}
+	s.cfg.IDNamespace = orDefault(cfg.IDNamespace, s.Source())
+	s.queue = newQueue(s.jobs)
 	if s.metrics, err = newMetrics(cfg.MeterProvider); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,88 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/gooutbox/outbox/core"
+)
+
+var (
+	// readyIndex answers claims of any tenant.
+	readyIndex = bson.D{{Key: "sink", Value: 1}, {Key: "rank", Value: 1}, {Key: "available_at", Value: 1}, {Key: "seq", Value: 1}}
+	// tenantIndex answers claims by tenant. The state in front lets the server
+	// list tenants and count jobs without reading documents.
+	tenantIndex = bson.D{
+		{Key: "state", Value: 1}, {Key: "sink", Value: 1}, {Key: "tenant", Value: 1},
+		{Key: "rank", Value: 1}, {Key: "available_at", Value: 1}, {Key: "seq", Value: 1},
+	}
+)
+
+// jobIndexes are partial by state: a job is in those of its state alone. Each
+// one costs every claim and settlement something, also where it doesn't hold
+// the job.
+func (s *Store) jobIndexes() []wantedIndex {
+	in := func(state core.JobState) bson.D { return bson.D{{Key: "state", Value: state}} }
+	claimable := append(in(core.JobReady), bson.E{Key: "rank", Value: op("$gte", 0)})
+	expire := int32(0)
+	return []wantedIndex{
+		{coll: s.jobs, name: "outbox_ready", keys: readyIndex, partial: claimable, why: "jobs are claimed by it"},
+		{coll: s.jobs, name: "outbox_tenant", keys: tenantIndex, partial: claimable, why: "jobs are claimed and counted by tenant by it"},
+		{
+			coll: s.jobs, name: "outbox_lease", keys: bson.D{{Key: "lease_until", Value: 1}}, partial: in(core.JobActive),
+			why: "leases that ran out are found by it",
+		},
+		{
+			coll: s.jobs, name: "outbox_completed", keys: bson.D{{Key: "expire_at", Value: 1}}, partial: in(core.JobCompleted),
+			expire: &expire, why: "completed jobs are removed by it",
+		},
+		{
+			coll: s.jobs, name: "outbox_failed", keys: bson.D{{Key: "state", Value: 1}, {Key: "expire_at", Value: 1}}, partial: in(core.JobFailed),
+			why: "failed jobs are listed and removed by it",
+		},
+		{
+			coll: s.jobs, name: "outbox_unknown", keys: bson.D{{Key: "state", Value: 1}, {Key: "finished_at", Value: 1}}, partial: in(core.JobUnknown),
+			why: "jobs of unknown outcome are listed by it",
+		},
+	}
+}
+
+// adaptRetention lets jobs that ended while the retention was shorter stay as
+// long as those that end now. One that was lowered takes nothing back.
+func (s *Store) adaptRetention(ctx context.Context) error {
+	for _, r := range []struct {
+		state core.JobState
+		keep  time.Duration
+	}{{core.JobCompleted, s.cfg.CompletedRetention}, {core.JobFailed, s.cfg.FailedRetention}} {
+		id := "retention of " + string(r.state) + " jobs"
+		var meta struct {
+			Millis int64 `bson:"ms"`
+		}
+		err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(&meta)
+		if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+			return fmt.Errorf("reading the %s: %w", id, err)
+		}
+		if err == nil && r.keep.Milliseconds() > meta.Millis {
+			_, err := s.jobs.UpdateMany(ctx,
+				bson.D{{Key: "state", Value: r.state}, {Key: "expire_at", Value: op("$gt", bson.DateTime(0))}},
+				bson.A{op("$set", bson.D{{Key: "expire_at", Value: op("$max", bson.A{
+					"$expire_at", op("$add", bson.A{"$finished_at", r.keep.Milliseconds()}),
+				})}})})
+			if err != nil {
+				return fmt.Errorf("raising the %s: %w", id, err)
+			}
+		}
+		_, err = s.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}},
+			bson.D{{Key: "$set", Value: bson.D{{Key: "ms", Value: r.keep.Milliseconds()}}}}, options.UpdateOne().SetUpsert(true))
+		if err != nil {
+			return fmt.Errorf("noting the %s: %w", id, err)
+		}
+	}
+	return nil
+}
