@@ -52,19 +52,38 @@ func TestEachRemovedSafeguardIsNoticed(t *testing.T) {
 	}
 }
 
-// test runs the suite with the mutant and tells whether it failed.
-func (m mutant) test(t *testing.T) (out string, failed bool) {
+// TestEveryMutantFindsItsText also looks at those that only a soak runs.
+func TestEveryMutantFindsItsText(t *testing.T) {
+	t.Parallel()
+	for _, m := range mutants {
+		m.source(t)
+	}
+}
+
+// root is that of the repository.
+func root(t *testing.T) string {
 	t.Helper()
-	root, err := filepath.Abs("../..")
+	path, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	path := filepath.Join(root, m.file)
-	source, err := os.ReadFile(path)
+	return path
+}
+
+// source returns the file that the mutant changes.
+func (m mutant) source(t *testing.T) []byte {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join(root(t), m.file))
 	require.NoError(t, err)
 	require.Equal(t, 1, bytes.Count(source, []byte(m.from)),
 		"%s must hold this text exactly once; bring the mutant up to date:\n%s", m.file, m.from)
+	return source
+}
+
+// test runs the suite with the mutant and tells whether it failed.
+func (m mutant) test(t *testing.T) (out string, failed bool) {
+	t.Helper()
 	dir := t.TempDir()
-	mutated := filepath.Join(dir, filepath.Base(m.file))
-	require.NoError(t, os.WriteFile(mutated, bytes.Replace(source, []byte(m.from), []byte(m.to), 1), 0o600))
+	path, mutated := filepath.Join(root(t), m.file), filepath.Join(dir, filepath.Base(m.file))
+	require.NoError(t, os.WriteFile(mutated, bytes.Replace(m.source(t), []byte(m.from), []byte(m.to), 1), 0o600))
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutated}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
@@ -72,7 +91,7 @@ func (m mutant) test(t *testing.T) (out string, failed bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout+time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-timeout", timeout.String(), "-run", m.run, m.suite)
-	cmd.Dir = root
+	cmd.Dir = root(t)
 	// By environment, so that a relay that the suite builds has it too.
 	cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+filepath.Join(dir, "overlay.json"), "OUTBOX_REQUIRE_SERVICES=1", "OUTBOX_SOAK=")
 	text, err := cmd.CombinedOutput()

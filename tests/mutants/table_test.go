@@ -18,8 +18,8 @@ var mutants = []mutant{
 	{
 		rule:  "failed events are written under the fence",
 		file:  "store/mongo/park.go",
-		from:  "		if err := c.write(ctx, nil); err != nil {\n			return err\n		}\n		return c.store.insertJobs(ctx, jobs)",
-		to:    "		return c.store.insertJobs(ctx, jobs)",
+		from:  "			if err := c.update(ctx, nil); err != nil {\n				return err\n			}\n			return c.store.insertJobs(ctx, jobs)",
+		to:    "			return c.store.insertJobs(ctx, jobs)",
 		suite: "./store/mongo", run: "TestAReplacedHolderWritesNothing", long: true,
 	},
 	{
