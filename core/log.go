@@ -123,7 +123,8 @@ type Cursor interface {
 	// Renew extends the lease.
 	Renew(ctx context.Context) error
 	// Suspect notes that the entry with this mark is about to be sent alone,
-	// after terms that ended without progress.
+	// after terms that ended without progress. nil takes the note back: the
+	// call ended, and this process is still there.
 	Suspect(ctx context.Context, m Mark) error
 	// Park writes jobs for events that the cursor doesn't deliver itself. It is
 	// durable when it returns nil, and must be before a position passes the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,6 +101,37 @@ func TestAnEventThatKillsItsProcessAgainAndAgainIsSetAside(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestHoldersThatEndDuringAnOutageSuspectNoEvent(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.append("a1", "a2")
+		var down atomic.Bool
+		down.Store(true)
+		k.sink.answers(func(core.Lease, int) core.Result {
+			if down.Load() {
+				return outcome(core.Unavailable)
+			}
+			return core.Result{Outcome: core.Delivered}
+		})
+		for range 12 {
+			// It loses its lease between two calls, again and again.
+			r := k.start(func(c *relay.Config) { c.Owner = relay.NewOwner() })
+			pass(20 * time.Second)
+			k.faults.set(core.ErrFenced, memory.OpRenew, memory.OpSuspect, memory.OpRelease)
+			pass(time.Minute)
+			k.faults.set(nil, memory.OpRenew, memory.OpSuspect, memory.OpRelease)
+			r.cancel()
+			<-r.done
+			pass(lease)
+		}
+		down.Store(false)
+		r := k.start()
+		pass(5 * time.Minute)
+		equal(t, "delivered", len(k.sink.got()), 2)
+		equal(t, "set aside", len(k.store.Parked()), 0)
+		r.stop()
+	})
 }
 
 func TestNothingIsSentBeforeItIsNoted(t *testing.T) {

@@ -67,6 +67,11 @@ func (t *term) deliver(b *batch) ([]core.Result, bool) {
 			results[i] = core.Result{Outcome: core.Unknown, Err: fmt.Errorf("the sink answered %v", results[i].Outcome)}
 		}
 	}
+	// What was delivered is saved at once, which ends its note too.
+	if b.suspect != nil && results[0].Outcome != core.Delivered &&
+		!t.persist(opSuspect, func(ctx context.Context) error { return t.cursor.Suspect(ctx, nil) }) {
+		return nil, false
+	}
 	n := tallyOf(results)
 	t.route.metrics.called(time.Since(began), len(b.leases), n)
 	t.route.tracer.end(span, n, results)

@@ -52,8 +52,8 @@ func (t *term) setAsideAll() {
 		for i := range entries {
 			e, f := &entries[i].Entry.Event, entries[i].Failure
 			t.route.metrics.failed(f.Code)
-			t.route.log.Error("an event failed for good and was set aside", "event", e.ID, "key", e.AggregateID,
-				"type", e.Type, "code", f.Code, "reason", f.Reason)
+			t.route.log.Error("an event failed for good and was set aside", "event", short(e.ID), "key", short(e.AggregateID),
+				"type", short(e.Type), "code", f.Code, "reason", f.Reason)
 		}
 		t.parked(parks)
 	}

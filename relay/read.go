@@ -60,10 +60,25 @@ func (t *term) roomToRead() (core.ReadLimit, bool) {
 		free, bytes := t.win.free(), budgetBatches*cfg.BatchBytes-t.win.bytes
 		idle := t.keys.ready.empty() && t.calls == 0
 		if free >= enough && bytes >= cfg.BatchBytes/4 || idle && free > 0 && bytes > 0 {
+			t.route.stall.ok(opWindow)
 			return core.ReadLimit{Events: min(free, cfg.BatchEvents), Bytes: min(bytes, cfg.BatchBytes)}, true
+		}
+		if idle {
+			t.stalled()
 		}
 		t.room.Wait()
 	}
+}
+
+// stalled tells that nothing more can be read until a key that waits gets on.
+// The lock is held.
+func (t *term) stalled() {
+	if len(t.keys.waiting) == 0 {
+		return
+	}
+	k := t.keys.waiting[0]
+	t.route.stall.failed(opWindow, k.wait.reason, "key", short(k.name), "event", short(t.win.at(k.head).entry.Event.ID),
+		"events", t.win.count(), "bytes", t.win.bytes)
 }
 
 // admit takes entries into the window, in their order. What the route doesn't

@@ -23,6 +23,7 @@ type route struct {
 	store   trouble // of the store
 	outage  trouble // of the sink as a whole
 	blocked trouble // of single keys
+	stall   trouble // of reading, behind keys that wait
 	metrics *routeMetrics
 	tracer  tracer
 
@@ -50,6 +51,7 @@ const (
 	opSuspect = "noting the suspect"
 	opPark    = "setting failed events aside"
 	opRelease = "giving the cursor back"
+	opWindow  = "window"
 )
 
 func newRoute(r *Relay, cfg *Route) *route {
@@ -59,6 +61,7 @@ func newRoute(r *Relay, cfg *Route) *route {
 		relay: r, cfg: cfg, sink: sink, caps: core.CapabilitiesOf(sink), log: log,
 		store:   trouble{log: log, begin: "the store fails: waiting for it", end: "the store works again"},
 		outage:  trouble{log: log, begin: "the sink takes nothing: waiting for it", end: "the sink works again"},
+		stall:   trouble{log: log, begin: "reading waits: an event that does not get through holds the position", end: "reading goes on"},
 		blocked: trouble{log: log, begin: "an event did not get through: its key waits, the others go on", end: "no key waits any more"},
 		metrics: r.metrics.forRoute(cfg),
 		tracer:  newTracer(r.cfg.TracerProvider, cfg),
@@ -211,6 +214,7 @@ func (rt *route) status() RouteStatus {
 	if t != nil {
 		s.State, s.Fence = Holding, t.found.Fence
 		s.SinkError, s.SinkSince = rt.outage.now()
+		s.Stalled, s.StalledSince = rt.stall.now()
 		t.status(&s)
 	}
 	return s

@@ -169,7 +169,7 @@ func (t *term) postpone(k *key, s *slot, reason error, now time.Time) {
 	delay := k.wait.waits.next()
 	k.wait.reason = reason
 	t.route.blocked.failed(k.name, reason,
-		"key", k.name, "event", s.entry.Event.ID, "type", s.entry.Event.Type, "retry_in", delay)
+		"key", short(k.name), "event", short(s.entry.Event.ID), "type", short(s.entry.Event.Type), "retry_in", delay)
 	t.keys.postpone(k, now.Add(delay))
 }
 

@@ -59,6 +59,11 @@ type RouteStatus struct {
 	// Window counts the events that were read and are beyond the saved
 	// position, InFlight those that the sink is being called with.
 	Window, InFlight int
+	// Stalled is why nothing more is read at present: a key that waits holds the
+	// position, and the window is full. Empty while reading goes on. StalledSince
+	// is when that began.
+	Stalled      string
+	StalledSince time.Time
 	// BlockedKeys counts the keys whose next event waits after a failure, and
 	// Blocked is the one that is tried next.
 	BlockedKeys int
@@ -68,6 +73,7 @@ type RouteStatus struct {
 // BlockedKey is a key whose next event waits after a failure.
 type BlockedKey struct {
 	// Key is the AggregateID, and EventID and EventType the event that waits.
+	// All three are cut to 256 bytes.
 	Key, EventID, EventType string
 	// Attempts counts how often it was refused.
 	Attempts int
@@ -101,7 +107,7 @@ func (t *term) status(s *RouteStatus) {
 	k := t.keys.waiting[0]
 	head := t.win.at(k.head)
 	s.Blocked = &BlockedKey{
-		Key: k.name, EventID: head.entry.Event.ID, EventType: head.entry.Event.Type,
+		Key: short(k.name), EventID: short(head.entry.Event.ID), EventType: short(head.entry.Event.Type),
 		Attempts: head.attempts, Reason: k.wait.reason.Error(), RetryAt: k.wait.until,
 	}
 }

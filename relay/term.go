@@ -105,6 +105,7 @@ func (t *term) run(ctx context.Context) error {
 	lost := t.lost()
 	keepers.Wait()
 	t.route.blocked.reset()
+	t.route.stall.reset()
 	t.route.metrics.ended(lost)
 	if lost != nil {
 		t.route.log.Warn("the cursor was lost: what was under way will be repeated", "error", lost, "fence", t.found.Fence)

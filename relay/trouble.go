@@ -2,6 +2,7 @@ package relay
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,3 +91,13 @@ func (t *trouble) now() (reason string, since time.Time) {
 	}
 	return reason, t.since
 }
+
+// short cuts a name of somebody else's for a line of the log.
+func short(name string) string {
+	if len(name) <= maxShort {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxShort], "") + "…"
+}
+
+const maxShort = 256

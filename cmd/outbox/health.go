@@ -66,6 +66,10 @@ func judge(s relay.Status, now time.Time) verdict {
 		if r.SinkError != "" {
 			add(r.Name, "sink %s takes nothing since %s: %s", r.Sink, ago(now, r.SinkSince), r.SinkError)
 		}
+		if r.Stalled != "" {
+			add(r.Name, "nothing more is read since %s, an event that does not get through holds the position: %s",
+				ago(now, r.StalledSince), r.Stalled)
+		}
 		if b := r.Blocked; b != nil && b.Attempts >= poisonAttempts {
 			add(r.Name, "event %s was refused %d times and holds its key: %s", b.EventID, b.Attempts, b.Reason)
 		}

@@ -136,6 +136,10 @@ func (c *cursor) Renew(context.Context) error {
 
 func (c *cursor) Suspect(_ context.Context, m core.Mark) error {
 	err := c.write(OpSuspect, func(*Store) error {
+		if m == nil {
+			c.state.suspect = suspectNote{}
+			return nil
+		}
 		m, err := own(m)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,9 +12,10 @@ import (
 )
 
 const (
-	// entryOverhead is what an entry takes beside its document's bytes: the
-	// event, the mark and the resume token.
-	entryOverhead = 512
+	// entryOverhead is what an entry takes beside the bytes of its texts and its
+	// payload: the event and the mark. headerOverhead is that of a header.
+	entryOverhead  = 512
+	headerOverhead = 64
 	// marksAtOnce and arenaBytes are how much memory marks share. One mark that
 	// is kept keeps its neighbours.
 	marksAtOnce = 64
@@ -45,10 +47,11 @@ type found struct {
 
 func (b *batch) full() bool { return len(b.Entries) >= b.limit.Events }
 
-// fits tells whether a document may still be added. One always may.
-func (b *batch) fits(doc bson.Raw) bool {
-	return len(b.Entries) == 0 || b.bytes+len(doc)+entryOverhead <= b.limit.Bytes
-}
+// fits tells whether a document may still be added, as far as its own length
+// tells. One always may.
+func (b *batch) fits(doc bson.Raw) bool { return b.takes(len(doc) + entryOverhead) }
+
+func (b *batch) takes(size int) bool { return len(b.Entries) == 0 || b.bytes+size <= b.limit.Bytes }
 
 // keep copies p.
 func (b *batch) keep(p []byte) []byte {
@@ -79,22 +82,33 @@ func (b *batch) newState(state scanState) *scanState {
 	return &b.states[len(b.states)-1]
 }
 
-// add decodes a document into an entry at pos. An error means that the
-// document can't be read now, but may be later; nothing was added then.
-func (r *reader) add(ctx context.Context, b *batch, f found, pos core.Position) error {
+// add decodes a document into an entry at pos. added is false where the entry
+// doesn't fit, which shows only then: JSON takes up to twelve times the room of
+// the document that it is made of. An error means that the document can't be
+// read now, but may be later. In both cases nothing was added.
+func (r *reader) add(ctx context.Context, b *batch, f found, pos core.Position) (added bool, err error) {
 	event, err := r.store.decodeEvent(ctx, f.doc)
 	if err != nil && !isDecodeError(err) {
-		return err
+		return false, err
 	}
 	id := idOf(f.doc)
+	size := event.Size() + headerOverhead*len(event.Headers) + len(id.Value) + len(f.token) + entryOverhead
+	if err != nil {
+		size += len(f.doc)
+	}
+	if !b.takes(size) {
+		return false, nil
+	}
 	m := b.newMark()
 	m.pos, m.scan = pos, f.scan
 	m.id = bson.RawValue{Type: id.Type, Value: b.keep(id.Value)}
+	if r.store.cfg.Fields.ID != "_id" {
+		m.event = strings.Clone(event.ID)
+	}
 	m.token = b.keep(f.token)
 	if err != nil {
 		m.raw = slices.Clone(f.doc)
 	}
-	size := len(f.doc) + entryOverhead
 	if b.Entries == nil {
 		b.Entries = make([]core.Entry, 0, min(b.expect+1, b.limit.Events))
 	}
@@ -102,7 +116,7 @@ func (r *reader) add(ctx context.Context, b *batch, f found, pos core.Position) 
 	b.Entries = append(b.Entries, core.Entry{
 		Event: event, Mark: m, Size: size, CommittedAt: f.committed, Queued: r.queued(id), Err: err,
 	})
-	return nil
+	return true, nil
 }
 
 // idOf finds the _id of a stored document, which the server puts first.

@@ -77,7 +77,9 @@ func (c *cursor) Term() core.Term {
 		Fruitless: max(0, c.doc.Fruitless-1),
 	}
 	if c.doc.Suspect != nil {
-		t.SuspectID, _ = textOf(c.doc.Suspect.ID)
+		if t.SuspectID = c.doc.Suspect.Event; t.SuspectID == "" {
+			t.SuspectID, _ = textOf(c.doc.Suspect.ID)
+		}
 		t.SuspectCount = c.doc.Suspect.Count
 	}
 	return t
@@ -161,8 +163,12 @@ func (c *cursor) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Suspect notes the entry that is about to be sent alone.
+// Suspect notes the entry that is about to be sent alone, or takes the note
+// back.
 func (c *cursor) Suspect(ctx context.Context, m core.Mark) error {
+	if m == nil {
+		return c.unsuspect(ctx)
+	}
 	at, err := ownMark(m)
 	if err != nil {
 		return err
@@ -176,13 +182,23 @@ func (c *cursor) Suspect(ctx context.Context, m core.Mark) error {
 		}
 	}
 	c.mu.Unlock()
-	note := suspectNote{ID: at.id, Count: count}
+	note := suspectNote{Event: at.event, ID: at.id, Count: count}
 	if err := c.write(ctx, bson.D{{Key: "suspect", Value: literal(note)}}); err != nil {
 		return fmt.Errorf("noting the event that cursor %q sends alone: %w", c.doc.Name, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noted, c.count, c.counted = at.id, count, true
+	return nil
+}
+
+func (c *cursor) unsuspect(ctx context.Context) error {
+	if err := c.write(ctx, nil, "suspect"); err != nil {
+		return fmt.Errorf("taking back the note of cursor %q: %w", c.doc.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noted, c.count, c.counted = bson.RawValue{}, 0, false
 	return nil
 }
 
@@ -217,7 +233,7 @@ func (c *cursor) isQueued(id bson.RawValue) bool {
 	if len(c.queued) == 0 {
 		return false
 	}
-	_, ok := c.queued[idKey(id)]
+	_, ok := c.queued[idKey(noteOf(id))]
 	return ok
 }
 
@@ -254,7 +270,7 @@ func (c *cursor) addJobs(ctx context.Context, found *mongo.Cursor) error {
 func (c *cursor) addJob(event bson.RawValue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queued[idKey(event)] = struct{}{}
+	c.queued[idKey(noteOf(event))] = struct{}{}
 }
 
 // ownMark is a mark that this store made.

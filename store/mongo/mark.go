@@ -12,6 +12,8 @@ type mark struct {
 	// id is the document's _id with its BSON type; zero for a place between
 	// documents.
 	id bson.RawValue
+	// event is the event's id where that is not the document's _id.
+	event string
 	// token is the resume token of the change event; nil when a scan or a poll
 	// read the document.
 	token bson.Raw
@@ -82,6 +84,8 @@ type scanState struct {
 // suspectNote names the event that was about to be sent alone when a term ended
 // without progress.
 type suspectNote struct {
+	// Event is the event's id where that is not the document's _id.
+	Event string        `bson:"event,omitempty"`
 	ID    bson.RawValue `bson:"id"`
 	Count int           `bson:"count"`
 }

@@ -76,6 +76,20 @@ func poisonRules() []rule {
 				k.Errorf("suspect %q noted %d times, want a once", got.SuspectID, got.SuspectCount)
 			}
 		}},
+		rule{name: "SuspectIsTakenBack", check: func(k *kit) {
+			c := k.cursor()
+			k.append("a")
+			for range 3 {
+				k.suspect(c, k.read(c, 1)[0])
+				if err := c.Suspect(k.ctx, nil); err != nil {
+					k.Fatalf("taking the note back: %v", err)
+				}
+				c = k.takeOver("second")
+				if got := c.Term(); got.SuspectID != "" || got.SuspectCount != 0 {
+					k.Errorf("suspect %q noted %d times although the note was taken back", got.SuspectID, got.SuspectCount)
+				}
+			}
+		}},
 		rule{name: "AnotherSuspectStartsAnew", check: func(k *kit) {
 			c := k.cursor()
 			k.append("a", "b")
