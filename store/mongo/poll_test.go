@@ -212,12 +212,48 @@ func TestACursorThatIsNoLongerPolledMissesNothing(t *testing.T) {
 	appendIDs(t, s, "a", "b")
 	c := cursorOf(t, s, core.Start{})
 	saveBatch(t, c, core.Batch{Entries: pollOn(t, c, core.ReadLimit{}, 2)})
+	insert(t, s.log, foreignDoc("f1", time.Now()), foreignDoc("f2", time.Now().Add(time.Second)))
+	c = nextTerm(t, c)
+	// The place of a foreign event tells nothing about the others.
+	got, err := c.Read(t.Context(), core.ReadLimit{Events: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIDs(t, got.Entries, "f1")
+	saveBatch(t, c, got)
 	c.reader.close(t.Context())
 	commit()
 	<-late
 	appendIDs(t, s, "c")
 	s = newStore(t, db, impatient)
-	wantIDs(t, catchUp(t, cursorOf(t, s, core.Start{})), "late", "c")
+	wantIDs(t, catchUp(t, cursorOf(t, s, core.Start{})), "late", "c", "f2")
+}
+
+func TestASweepShowsNothingWithoutWhatWasCommittedBefore(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, servicetest.Database(t), Config{Poll: true, PollInterval: 20 * time.Millisecond, ReadWait: 100 * time.Millisecond})
+	late, commit := openTransaction(t, s, "late")
+	want := numbered(0, 20)
+	fillLog(t, s, 10, want...)
+	c := cursorOf(t, s, core.Start{})
+	limit := core.ReadLimit{Events: 10}
+	got := pollOn(t, c, limit, 10) // the sweep has passed the place of the late event
+	commit()
+	<-late
+	appendIDs(t, s, "after")
+	got = append(got, pollOn(t, c, limit, 12)...)
+	wantIDs(t, got, append(want, "late", "after")...)
+}
+
+func TestPlacesOfATermAreBehindThoseOfEarlierTerms(t *testing.T) {
+	t.Parallel()
+	polled(t, func(t *testing.T, s *Store) {
+		insert(t, s.log, foreignDoc("a", time.Now()), foreignDoc("b", time.Now().Add(time.Second)))
+		c := cursorOf(t, s, core.Start{})
+		got := pollOn(t, c, core.ReadLimit{}, 2)
+		c = nextTerm(t, c)
+		wantRising(t, append(got, pollOn(t, c, core.ReadLimit{}, 2)...))
+	})
 }
 
 func TestASweepFollowsTheIndexOfWhatIsNotMarked(t *testing.T) {
