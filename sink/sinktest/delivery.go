@@ -144,6 +144,46 @@ func keyStopsAtFirstFailure(t *testing.T, d Destination) {
 	}
 }
 
+// badEventStopsOnlyLaterOnes puts an event of each kind that doesn't get through
+// into the middle of a key. When in the call the sink finds out is its own
+// affair: what is ahead of the event in its key arrives in the same call.
+func badEventStopsOnlyLaterOnes(t *testing.T, d Destination) {
+	s := d.open(t)
+	if !core.CapabilitiesOf(s).PrefixPerKey {
+		t.Skip("the sink takes one event of a key a call")
+	}
+	if len(d.Spoil) == 0 {
+		t.Skip("the harness can't spoil an event")
+	}
+	for n, spoil := range d.Spoil {
+		bad := fmt.Sprintf("spoilt-%d", n)
+		leases := []core.Lease{
+			lease(bad, 100), lease(bad+"-healthy", 100), lease(bad, 100), lease(bad, 100),
+			lease(bad+"-healthy", 100), lease(bad, 100), lease(bad, 100), lease(bad+"-healthy", 100),
+		}
+		const at = 3
+		spoil(&leases[at].Event)
+		results := deliver(t, t.Context(), s, leases...)
+		for i, r := range results {
+			want := core.Delivered
+			switch {
+			case i == at:
+				if r.Outcome != core.Rejected && r.Outcome != core.Refused {
+					t.Errorf("way %d: the spoilt event is %v (%v), want rejected or refused", n, r.Outcome, r.Err)
+				}
+				continue
+			case i > at && leases[i].Event.AggregateID == bad:
+				want = core.NotAttempted
+			}
+			if r.Outcome != want {
+				t.Errorf("way %d: result %d (%s), with the spoilt event at %d, is %v (%v), want %v",
+					n, i, leases[i].Event.AggregateID, at, r.Outcome, r.Err, want)
+			}
+		}
+		checkTruth(t, d.received(t), leases, results)
+	}
+}
+
 func capabilitiesAreHonoured(t *testing.T, d Destination) {
 	s := d.open(t)
 	c := core.CapabilitiesOf(s)

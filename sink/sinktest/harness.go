@@ -25,6 +25,10 @@ type Destination struct {
 	// TooLarge is an Event.Size that the destination refuses for good, while it
 	// takes events of a few hundred bytes.
 	TooLarge int
+	// Spoil are ways to change a valid event into one that the destination or
+	// the sink refuses or rejects by itself, for each stage at which it may find
+	// out: a header or a name that can't travel, a place that doesn't exist.
+	Spoil []func(*core.Event)
 	// Cut makes the destination unreachable until the function that it returns
 	// is called.
 	Cut func(t testing.TB) (mend func())

@@ -19,6 +19,7 @@ var rules = []rule{
 	{"OrderWithinKey", orderWithinKey},
 	{"BadEventFailsAlone", badEventFailsAlone},
 	{"KeyStopsAtFirstFailure", keyStopsAtFirstFailure},
+	{"BadEventStopsOnlyLaterOnes", badEventStopsOnlyLaterOnes},
 	{"CapabilitiesAreHonoured", capabilitiesAreHonoured},
 	{"ConcurrentUse", concurrentUse},
 	{"NothingIsKept", nothingIsKept},

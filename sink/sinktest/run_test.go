@@ -26,8 +26,9 @@ var flaws = map[string][]string{
 	"loses":           {"ConfirmedIsThere"},
 	"repeats":         {"ConfirmedIsThere"},
 	"forgets":         {"OneResultPerLease"},
-	"goes on":         {"KeyStopsAtFirstFailure"},
+	"goes on":         {"KeyStopsAtFirstFailure", "BadEventStopsOnlyLaterOnes"},
 	"all or nothing":  {"BadEventFailsAlone", "KeyStopsAtFirstFailure"},
+	"stops earlier":   {"BadEventStopsOnlyLaterOnes"},
 	"reverses":        {"OrderWithinKey"},
 	"keeps":           {"NothingIsKept"},
 	"refuses":         {"UnavailableIsClassified"},
@@ -56,6 +57,7 @@ func TestSinkWithAFlaw(t *testing.T) {
 			},
 			Received: p.received,
 			TooLarge: 4000,
+			Spoil:    []func(*core.Event){func(e *core.Event) { e.Type = "" }},
 			Cut: func(testing.TB) func() {
 				p.set(&p.cut, true)
 				return func() { p.set(&p.cut, false) }
@@ -208,6 +210,11 @@ func (f *flawed) deliver(ctx context.Context, leases []core.Lease, results []cor
 	failed := map[string]bool{}
 	var out []Message
 	large := slices.ContainsFunc(leases, func(l core.Lease) bool { return l.Event.Size() >= 4000 })
+	if f.flaw == "stops earlier" {
+		for _, l := range leases {
+			failed[l.Event.AggregateID] = failed[l.Event.AggregateID] || l.Event.Type == ""
+		}
+	}
 	for i, l := range leases {
 		ev := &l.Event
 		limit := maxBytes
@@ -217,6 +224,10 @@ func (f *flawed) deliver(ctx context.Context, leases []core.Lease, results []cor
 		switch {
 		case ev.Size() > limit || f.flaw == "all or nothing" && large:
 			results[i] = core.Result{Outcome: core.Rejected, Err: errors.New("too large")}
+			failed[ev.AggregateID] = true
+			continue
+		case ev.Type == "":
+			results[i] = core.Result{Outcome: core.Rejected, Err: errors.New("the type is empty")}
 			failed[ev.AggregateID] = true
 			continue
 		case failed[ev.AggregateID] && f.flaw != "goes on":
