@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -21,12 +22,15 @@ const (
 	// metadataAge is how old the picture of a topic may be: within it an
 	// increase of its partitions goes unnoticed.
 	metadataAge = time.Minute
-	// absentAge is the same for a topic that can't be used, createdAge for one
-	// that the brokers were asked in vain to create.
-	absentAge  = time.Second
-	createdAge = 10 * time.Second
+	// absentAge is the same for a topic that can't be used.
+	absentAge = time.Second
 	// creationWait is how long a call waits for a topic that is being created.
+	// After it did so in vain, none waits for vainAge: the events of other
+	// topics wait with it.
 	creationWait = 5 * time.Second
+	vainAge      = time.Minute
+	// maxTopics bounds what is remembered, whatever the events' types are.
+	maxTopics = 10_000
 	// maxTries bounds how many brokers are asked one question.
 	maxTries = 5
 )
@@ -40,6 +44,10 @@ type cluster struct {
 	boot    []*broker
 	// refreshing is held by the one that asks the brokers.
 	refreshing chan struct{}
+	// wait is how long a call waits for a topic to be created, from patient on.
+	// Both belong to the one that holds refreshing.
+	wait    time.Duration
+	patient time.Time
 
 	mu     sync.Mutex
 	nodes  map[int32]*broker
@@ -62,8 +70,8 @@ type topic struct {
 func newCluster(cfg *Config, d *dialer) *cluster {
 	c := &cluster{
 		dial: d, timeout: cfg.RequestTimeout, create: cfg.CreateTopics, limit: cfg.MaxMessageBytes,
-		refreshing: make(chan struct{}, 1),
-		nodes:      map[int32]*broker{}, topics: map[string]*topic{},
+		refreshing: make(chan struct{}, 1), wait: creationWait,
+		nodes: map[int32]*broker{}, topics: map[string]*topic{},
 	}
 	for _, addr := range cfg.Brokers {
 		c.boot = append(c.boot, &broker{addr: addr, dial: d})
@@ -96,6 +104,7 @@ func (c *cluster) lookup(ctx context.Context, names []string) ([]*topic, error) 
 		return found, nil // pictures that are only old may still do
 	}
 	found, _ = c.known(names)
+	c.trim()
 	if i := slices.Index(found, nil); i >= 0 {
 		return nil, core.MarkUnavailable(fmt.Errorf("asking Kafka for its topics: the answer lacks topic %q", names[i]))
 	}
@@ -121,20 +130,46 @@ func (c *cluster) known(names []string) (found []*topic, old []string) {
 
 // distrust makes the next call ask for the topic again.
 func (c *cluster) distrust(name string) {
+	c.change(name, func(t *topic) { t.fresh, t.checked = time.Time{}, time.Time{} })
+}
+
+// change replaces what is known of a topic, if anything is.
+func (c *cluster) change(name string, by func(*topic)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t := c.topics[name]; t != nil {
 		again := *t
-		again.fresh = time.Time{}
-		again.checked = time.Time{}
+		by(&again)
 		c.topics[name] = &again
+	}
+}
+
+// trim forgets topics when there are too many: those that can't be used, then
+// any.
+func (c *cluster) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.topics) <= maxTopics {
+		return
+	}
+	maps.DeleteFunc(c.topics, func(_ string, t *topic) bool { return t.err != nil })
+	for name := range c.topics {
+		if len(c.topics) <= maxTopics/2 {
+			return
+		}
+		delete(c.topics, name)
 	}
 }
 
 func (c *cluster) refresh(ctx context.Context, names []string) error {
 	began := time.Now()
 	res, err := c.describe(ctx, names, c.create)
-	for wait := 25 * time.Millisecond; err == nil && c.create && creating(res) && time.Since(began) < creationWait; wait *= 2 {
+	waits := c.create && began.After(c.patient)
+	for wait := 25 * time.Millisecond; waits && err == nil && creating(res); wait *= 2 {
+		if time.Since(began) > c.wait {
+			c.patient = time.Now().Add(vainAge)
+			break
+		}
 		if err := sleep(ctx, min(wait, 400*time.Millisecond)); err != nil {
 			return core.MarkNotAttempted(err)
 		}
@@ -224,9 +259,6 @@ func (c *cluster) learn(res *metadata.Response) {
 			}
 		} else {
 			t.fresh = now.Add(absentAge)
-			if c.create {
-				t.fresh = now.Add(createdAge)
-			}
 		}
 		if before := c.topics[rt.Name]; before != nil {
 			t.sizeLimit = before.sizeLimit

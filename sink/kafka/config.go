@@ -48,12 +48,13 @@ type Config struct {
 	RequestTimeout time.Duration
 	// MaxMessageBytes rejects larger messages without asking the broker: what
 	// Kafka counts, before compression, with key, headers and 61 bytes for the
-	// record set. Defaults to 0: the broker decides, and the topic's
-	// max.message.bytes, where this program may read it, bounds record sets.
+	// record set. Defaults to 0: the topic's max.message.bytes decides, where
+	// this program may read it and compresses nothing, else the broker.
 	MaxMessageBytes int
 	// CreateTopics lets the brokers create a topic that doesn't exist, where
 	// their auto.create.topics.enable allows it. The call then waits up to 5
-	// seconds for the topic. Defaults to false: such events are refused for
+	// seconds for the topic, and after it did so in vain no call waits for a
+	// minute. Defaults to false: such events are refused for
 	// now, and the error names the topic.
 	CreateTopics bool
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"text/template"
 
 	"github.com/gooutbox/outbox/core"
 )
@@ -130,5 +131,44 @@ func TestTopicNamesThatAreRememberedAreBounded(t *testing.T) {
 	}
 	if n := len(topics.names); n > maxTopicNames {
 		t.Errorf("%d names are remembered", n)
+	}
+}
+
+// Fields of an event may be of any size: it may not come from this project's
+// own producer.
+func TestOnlyTopicsOfValidEventsAreRemembered(t *testing.T) {
+	t.Parallel()
+	huge := strings.Repeat("x", 1<<20)
+	for _, c := range []struct {
+		name, template string
+		event          core.Event
+		topic          string
+	}{
+		{"a huge name", DefaultTopic, core.Event{Type: huge}, ""},
+		{"a name over the limit", DefaultTopic, core.Event{Type: huge[:250]}, ""},
+		{"an illegal name", DefaultTopic, core.Event{Type: "no topic"}, ""},
+		{"a field that the name doesn't need", DefaultTopic, core.Event{Type: "t", Tenant: huge}, "t"},
+		{"a part of a field", "{{ slice .Type 0 3 }}", core.Event{Type: huge}, "xxx"},
+		{"a field in place of a name", "{{ required .Type .Tenant }}", core.Event{Type: huge}, ""},
+		{"an error of the template", "{{ slice .Type 1 3 | slice .Aggregate }}", core.Event{Type: huge, Aggregate: huge}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			tmpl, err := template.New("topic").Funcs(template.FuncMap{"required": required}).Parse(c.template)
+			if err != nil {
+				t.Fatal(err)
+			}
+			topics := &topics{tmpl: tmpl, fields: "Type", names: map[topicFields]string{}}
+			name, err := topics.of(&core.Lease{Event: c.event})
+			if name != c.topic || (err == nil) != (c.topic != "") {
+				t.Errorf("topic %.20q (%.100v), want %q", name, err, c.topic)
+			}
+			if err != nil && len(err.Error()) > 400 {
+				t.Errorf("the reason has %d bytes", len(err.Error()))
+			}
+			if len(topics.names) != 0 {
+				t.Error("the name is remembered")
+			}
+		})
 	}
 }

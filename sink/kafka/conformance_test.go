@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 		topic := servicetest.TopicOn(t, broker.PlainBrokers(), 3, "max.message.bytes=65536")
 		return sinktest.Destination{
 			Open: func(t testing.TB) core.Sink {
-				s, err := New(Config{Brokers: broker.Brokers(), Topic: topic})
+				s, err := New(Config{Brokers: broker.Brokers(), Topic: "{{ with .Tenant }}{{ . }}{{ else }}" + topic + "{{ end }}"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -31,6 +31,14 @@ func TestConformance(t *testing.T) {
 				return messages
 			},
 			TooLarge: 70_000,
+			Spoil: []func(*core.Event){
+				func(e *core.Event) { e.Headers["ce_x"] = "1" },
+				func(e *core.Event) { e.ID = "" },
+				func(e *core.Event) { e.Tenant = "no topic!" },
+				func(e *core.Event) { e.Tenant = topic + "-missing" },
+				func(e *core.Event) { e.Payload = make([]byte, 70_000) },
+				func(e *core.Event) { e.Payload = make([]byte, largestRequest) },
+			},
 			Cut: func(t testing.TB) func() {
 				broker.Kill()
 				return func() {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -32,6 +33,9 @@ type dialer struct {
 	tls      *tls.Config
 	sasl     sasl.Mechanism
 	clientID string
+	// largest is the size of a request of events that is not sent, but answered
+	// by a requestSizeError, when it is exceeded.
+	largest int
 }
 
 // conn is a connection with at most one request under way.
@@ -54,6 +58,7 @@ type wireConn struct {
 	net.Conn
 	wrote, failed bool
 	producing     bool // the request carries events
+	largest       int
 }
 
 func (w *wireConn) Read(b []byte) (int, error) {
@@ -63,7 +68,14 @@ func (w *wireConn) Read(b []byte) (int, error) {
 	return w.Conn.Read(b)
 }
 
+// Write is given a request in pieces, of which the first begins with its size.
 func (w *wireConn) Write(b []byte) (int, error) {
+	if w.producing && !w.wrote && len(b) >= 4 {
+		if size := int(binary.BigEndian.Uint32(b)); size > w.largest {
+			w.failed = true
+			return 0, &requestSizeError{size, w.largest}
+		}
+	}
 	w.wrote = true
 	n, err := w.Conn.Write(b)
 	if err != nil {
@@ -85,7 +97,7 @@ func (d *dialer) dial(ctx context.Context, addr string, deadline time.Time) (*co
 			return nil, fmt.Errorf("securing the connection to %s: %w", addr, err)
 		}
 	}
-	w := &wireConn{Conn: nc}
+	w := &wireConn{Conn: nc, largest: d.largest}
 	c := &conn{pc: protocol.NewConn(w, d.clientID), wire: w, used: time.Now()}
 	if err := d.prepare(ctx, c, deadline); err != nil {
 		_ = c.pc.Close()

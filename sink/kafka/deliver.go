@@ -16,43 +16,9 @@ import (
 	"github.com/gooutbox/outbox/core"
 )
 
-// maxRequestBytes bounds one request, except that one record set always fits.
-// It bounds memory too: a request is built before it is sent.
+// maxRequestBytes bounds one request, except that one event always fits. It
+// bounds memory too: a request is built before it is sent.
 const maxRequestBytes = 8 << 20
-
-var errKeyFailed = errors.New("an earlier event of the key was not delivered")
-
-// failedKeys are the keys of which an event was not delivered.
-type failedKeys struct {
-	any  atomic.Bool
-	mu   sync.Mutex
-	keys map[string]struct{}
-}
-
-func (f *failedKeys) add(key string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.keys == nil {
-		f.keys = map[string]struct{}{}
-	}
-	f.keys[key] = struct{}{}
-	f.any.Store(true)
-}
-
-func (f *failedKeys) has(key string) bool {
-	if !f.any.Load() {
-		return false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_, ok := f.keys[key]
-	return ok
-}
-
-func (d *delivery) fail(lease int, r core.Result) {
-	d.results[lease] = r
-	d.failed.add(d.leases[lease].Event.AggregateID)
-}
 
 // run sends what was planned: wave after wave, the brokers side by side. It
 // stops after a wave in which a broker took nothing.
@@ -107,6 +73,10 @@ func (d *delivery) send(ctx context.Context, b *broker, queues []*queue) bool {
 			return false
 		}
 		res, sent, err := d.produce(ctx, b, parts)
+		if over, ok := errors.AsType[*requestSizeError](err); ok && len(parts) == 1 && len(parts[0].set) == 1 {
+			d.fail(d.items[parts[0].set[0]].lease, core.ResultOf("", core.MarkRejected(over.field())))
+			continue
+		}
 		if err != nil {
 			for _, p := range parts {
 				d.s.cluster.distrust(p.q.topic.name)
@@ -230,7 +200,7 @@ func (d *delivery) settle(p part, res *produce.Response) bool {
 func (d *delivery) sizeError(t *topic, it *item) error {
 	d.s.cluster.distrust(t.name)
 	limit := 0
-	if t.exact && setOverhead+recordLen(it.body, 0) > t.bytes {
+	if t.exact && it.size() > t.bytes {
 		limit = t.bytes
 	}
 	return tooLarge(t.name, it, limit)
@@ -283,23 +253,4 @@ func answer(res *produce.Response, q *queue) *produce.ResponsePartition {
 		}
 	}
 	return nil
-}
-
-// finish keeps the order rule in the answers: after an event of a key that was
-// not delivered, later ones were not attempted, unless they were in the same
-// set of unknown outcome.
-func (d *delivery) finish() {
-	if !d.failed.any.Load() {
-		return
-	}
-	seen := map[string]struct{}{}
-	for i := range d.results {
-		r, key := &d.results[i], d.leases[i].Event.AggregateID
-		if _, after := seen[key]; after && r.Outcome != core.Unknown && r.Outcome != core.Delivered {
-			*r = core.Result{Err: errKeyFailed}
-		}
-		if r.Outcome != core.Delivered {
-			seen[key] = struct{}{}
-		}
-	}
 }

@@ -11,8 +11,8 @@ import (
 const (
 	// assumedLimit is Kafka's own default of max.message.bytes.
 	assumedLimit = 1<<20 + 12
-	// limitAge is how long a topic's limit is believed. It bounds record sets
-	// only: what is too large for good, the broker says.
+	// limitAge is how long a topic's limit is believed where it bounds record
+	// sets. Before it rejects an event it is read again.
 	limitAge = 5 * time.Minute
 
 	resourceTopic = 2
@@ -39,6 +39,7 @@ func (c *cluster) refreshLimits(ctx context.Context, names []string) {
 			continue
 		}
 		again := *t
+		again.exact = false // until it has been read
 		if again.checked = now; again.bytes == 0 {
 			again.bytes = assumedLimit
 			if c.limit > 0 {
@@ -76,4 +77,15 @@ func (c *cluster) refreshLimits(ctx context.Context, names []string) {
 			}
 		}
 	}
+}
+
+// confirm reads the limits of topics again and returns what is known of these
+// then, nil for one that has been forgotten meanwhile.
+func (c *cluster) confirm(ctx context.Context, names []string) []*topic {
+	for _, name := range names {
+		c.change(name, func(t *topic) { t.checked = time.Time{} })
+	}
+	c.refreshLimits(ctx, names)
+	topics, _ := c.known(names)
+	return topics
 }

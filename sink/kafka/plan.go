@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/gooutbox/outbox/core"
 	"github.com/gooutbox/outbox/internal/wire"
@@ -48,6 +49,7 @@ type place struct {
 // a key has only one partition, so that its events stay in order and a failure
 // stops the later ones.
 func (d *delivery) plan(ctx context.Context) [][]*queue {
+	began := time.Now()
 	names := d.encode()
 	if len(d.items) == 0 {
 		return nil
@@ -59,6 +61,7 @@ func (d *delivery) plan(ctx context.Context) [][]*queue {
 		}
 		return nil
 	}
+	d.confirmLimits(ctx, topics, began)
 	var waves [][]*queue
 	queues := map[place]*queue{}
 	var last map[string]place
@@ -72,8 +75,8 @@ func (d *delivery) plan(ctx context.Context) [][]*queue {
 			d.fail(it.lease, core.ResultOf("", t.err))
 			continue
 		}
-		if limit := d.s.cfg.MaxMessageBytes; limit > 0 && setOverhead+recordLen(it.body, 0) > limit {
-			d.fail(it.lease, core.ResultOf("", core.MarkRejected(tooLarge(t.name, it, limit))))
+		if err := d.oversize(t, it); err != nil {
+			d.fail(it.lease, core.ResultOf("", core.MarkRejected(err)))
 			continue
 		}
 		key := d.leases[it.lease].Event.AggregateID
@@ -102,12 +105,16 @@ func (d *delivery) plan(ctx context.Context) [][]*queue {
 }
 
 // encode makes the headers of all leases, sets aside those that can't travel,
-// and returns the names of their topics.
+// and returns the names of their topics. What comes after those in their keys
+// isn't looked at.
 func (d *delivery) encode() []string {
 	var names []string
 	numbers := map[string]int{}
 	for i := range d.leases {
 		l := &d.leases[i]
+		if d.stopped(i) {
+			continue
+		}
 		name, err := d.s.topics.of(l)
 		if err != nil {
 			d.fail(i, core.ResultOf("", core.MarkRejected(fmt.Errorf("naming the topic: %w", err))))
@@ -115,6 +122,8 @@ func (d *delivery) encode() []string {
 		}
 		it := item{lease: i, first: len(d.headers)}
 		if d.headers, err = d.s.encoder.Append(d.headers, l); err != nil {
+			// What was appended until then must not be kept with the memory.
+			clear(d.headers[it.first:cap(d.headers)])
 			d.fail(i, core.ResultOf("", core.MarkRejected(fmt.Errorf("encoding the event: %w", err))))
 			continue
 		}
@@ -133,13 +142,15 @@ func (d *delivery) encode() []string {
 }
 
 // take removes the next record set from the queue: as many events as fit in the
-// topic's limit, skipping those whose key has failed. It is empty at the end.
+// topic's limit and in a request, skipping those that an earlier event of their
+// key stops. It is empty at the end.
 func (q *queue) take(d *delivery) (set []int, size int) {
 	size = setOverhead
+	limit := min(q.topic.bytes, maxRequestBytes)
 	alone := false
 	for ; q.next < len(q.items); q.next++ {
 		it := &d.items[q.items[q.next]]
-		if d.failed.has(d.leases[it.lease].Event.AggregateID) {
+		if d.stopped(it.lease) {
 			continue // stays as not attempted
 		}
 		if len(set) == 0 {
@@ -148,21 +159,10 @@ func (q *queue) take(d *delivery) (set []int, size int) {
 			break
 		}
 		n := recordLen(it.body, len(set))
-		if len(set) > 0 && size+n > q.topic.bytes {
+		if len(set) > 0 && size+n > limit {
 			break
 		}
 		set, size = append(set, q.items[q.next]), size+n
 	}
 	return set, size
-}
-
-// tooLarge names the size of the event as Kafka counts it. limit is 0 if it
-// isn't known.
-func tooLarge(topic string, it *item, limit int) error {
-	size, problem := setOverhead+recordLen(it.body, 0), fmt.Sprintf("is too large for topic %q", topic)
-	if limit == 0 {
-		return &core.FieldError{Field: "Event", Problem: fmt.Sprintf(
-			"%s: %d bytes, more than its max.message.bytes (allow DESCRIBE_CONFIGS on the topic to have the limit named here)", problem, size)}
-	}
-	return &core.FieldError{Field: "Event", Problem: problem, Size: size, Limit: limit}
 }

@@ -8,7 +8,6 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/gooutbox/outbox/core"
-	"github.com/gooutbox/outbox/internal/servicetest"
 )
 
 // readAll reads a topic of a broker without TLS and SASL from its beginning to
@@ -101,10 +100,10 @@ func outcomes(results []core.Result) []core.Outcome {
 	return out
 }
 
-// alter changes a setting of a topic on the shared broker.
-func alter(t testing.TB, topic, name, value string) {
+// alter changes a setting of a topic.
+func alter(t testing.TB, brokers []string, topic, name, value string) {
 	t.Helper()
-	client := &kafkago.Client{Addr: kafkago.TCP(servicetest.Kafka(t)...), Timeout: 10 * time.Second, Transport: new(kafkago.Transport)}
+	client := &kafkago.Client{Addr: kafkago.TCP(brokers...), Timeout: 10 * time.Second, Transport: new(kafkago.Transport)}
 	defer client.Transport.(*kafkago.Transport).CloseIdleConnections()
 	res, err := client.IncrementalAlterConfigs(t.Context(), &kafkago.IncrementalAlterConfigsRequest{
 		Resources: []kafkago.IncrementalAlterConfigsRequestResource{{

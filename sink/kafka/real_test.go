@@ -128,7 +128,7 @@ func TestRaisedLimitIsSeen(t *testing.T) {
 	if r.Outcome != core.Rejected || !strings.Contains(r.Err.Error(), "limit 2000") {
 		t.Fatalf("%v (%v), want rejected, with the limit", r.Outcome, r.Err)
 	}
-	alter(t, topic, "max.message.bytes", "9000")
+	alter(t, servicetest.Kafka(t), topic, "max.message.bytes", "9000")
 	for end := time.Now().Add(20 * time.Second); ; { // the broker itself learns it a little later
 		r := s.Deliver(t.Context(), []core.Lease{l})[0]
 		if r.Outcome == core.Delivered {

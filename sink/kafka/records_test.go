@@ -70,16 +70,17 @@ func TestNoPayloadIsATombstone(t *testing.T) {
 func TestNothingOfACallIsRemembered(t *testing.T) {
 	t.Parallel()
 	s := open(t, Config{Brokers: []string{"localhost:1"}})
-	leases := []core.Lease{lease("1", "a"), lease("2", "b")}
-	d := &delivery{s: s, leases: leases, results: make([]core.Result, 2)}
+	leases := []core.Lease{lease("1", "a"), lease("2", "b"), lease("3", "c")}
+	leases[2].Event.Headers = map[string]string{"ce_x": "can't travel"} // noticed after the form's own headers
+	d := &delivery{s: s, leases: leases, results: make([]core.Result, 3)}
 	d.encode()
 	d.fail(1, core.Result{Outcome: core.Refused})
 	headers, items := d.headers, d.items
 	s.keep(d)
-	if d.leases != nil || d.results != nil || d.failed.has("b") {
+	if d.leases != nil || d.results != nil || d.failed.before("b", 2) {
 		t.Error("the call's leases are kept")
 	}
-	for _, h := range headers {
+	for _, h := range headers[:cap(headers)] {
 		if h != (wire.Header{}) {
 			t.Errorf("header %v is kept", h)
 		}

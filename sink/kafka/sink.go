@@ -70,7 +70,7 @@ func New(cfg Config) (*Sink, error) {
 	s := &Sink{
 		cfg: cfg, acks: -1, compression: compressions[cfg.Compression], topics: names,
 		encoder: wire.NewEncoder(cfg.Form, wire.KafkaPrefix, cfg.Source),
-		cluster: newCluster(&cfg, &dialer{tls: cfg.TLS, sasl: mechanism, clientID: cfg.ClientID}),
+		cluster: newCluster(&cfg, &dialer{tls: cfg.TLS, sasl: mechanism, clientID: cfg.ClientID, largest: largestRequest}),
 		ended:   make(chan struct{}),
 	}
 	if cfg.Acks == AcksLeader {
@@ -88,8 +88,10 @@ func (s *Sink) Capabilities() core.Capabilities {
 // Deliver sends the events, see the package's promise. A delivered event's
 // receipt is topic-partition@offset.
 //
-// Outcomes: Rejected when the event makes no valid topic or headers, or when
-// the broker refuses the record by itself, as too large for one. Refused when
+// Outcomes: Rejected when the event makes no valid topic or headers, when it is
+// too large for its topic, where that limit may be read, or for a request of 100
+// MiB, which is what brokers read by default, or when the broker refuses the
+// record by itself. Refused when
 // its topic doesn't exist or gives no right. Unavailable when no broker can be
 // reached or authenticates us, and while a partition has no leader or too few
 // replicas; the next call asks for the leaders anew. Throttled when the broker

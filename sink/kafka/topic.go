@@ -25,16 +25,15 @@ type topics struct {
 	fields string // the fields that the template mentions, for errors
 
 	mu    sync.RWMutex
-	names map[topicFields]topicName
+	names map[topicFields]string
 }
 
-type topicName struct {
-	name string
-	err  error
-}
-
-// maxTopicNames bounds what is remembered, whatever the events' types are.
-const maxTopicNames = 10_000
+const (
+	// maxTopicNames bounds what is remembered, whatever the events' types are.
+	maxTopicNames = 10_000
+	// maxNameBytes is Kafka's bound of a topic's name.
+	maxNameBytes = 249
+)
 
 func newTopics(text string) (*topics, error) {
 	tmpl, err := template.New("topic").Option("missingkey=error").
@@ -42,57 +41,80 @@ func newTopics(text string) (*topics, error) {
 	if err != nil {
 		return nil, fmt.Errorf("is no template: %w", err)
 	}
-	t := &topics{tmpl: tmpl, fields: mentioned(text), names: map[topicFields]topicName{}}
-	if sample := t.execute(topicFields{"type", "aggregate", "tenant", 1, "route"}); sample.err != nil {
-		return nil, fmt.Errorf("makes no topic of a sample event: %w", sample.err)
+	t := &topics{tmpl: tmpl, fields: mentioned(text), names: map[topicFields]string{}}
+	if _, err := t.execute(topicFields{"type", "aggregate", "tenant", 1, "route"}); err != nil {
+		return nil, fmt.Errorf("makes no topic of a sample event: %w", err)
 	}
 	return t, nil
 }
 
 // fixed is the topic if it is the same for all events, else "".
 func (t *topics) fixed() string {
-	one := t.execute(topicFields{"type", "aggregate", "tenant", 1, "route"})
-	two := t.execute(topicFields{"epyt", "etagergga", "tnanet", 2, "etuor"})
-	if one.name == two.name {
-		return one.name
+	one, _ := t.execute(topicFields{"type", "aggregate", "tenant", 1, "route"})
+	if two, err := t.execute(topicFields{"epyt", "etagergga", "tnanet", 2, "etuor"}); err == nil && one == two {
+		return one
 	}
 	return ""
 }
 
-// of returns the event's topic, or a *core.FieldError.
+// of returns the event's topic, or a *core.FieldError. Only topics of valid
+// events are remembered: the others are of any size and any number.
 func (t *topics) of(l *core.Lease) (string, error) {
 	f := topicFields{l.Event.Type, l.Event.Aggregate, l.Event.Tenant, l.Event.Version, l.Route}
+	if max(len(f.Type), len(f.Aggregate), len(f.Tenant), len(f.Route)) > core.MaxNameBytes {
+		return t.execute(f)
+	}
 	t.mu.RLock()
-	n, ok := t.names[f]
+	name, ok := t.names[f]
 	t.mu.RUnlock()
 	if ok {
-		return n.name, n.err
+		return name, nil
 	}
-	n = t.execute(f)
+	name, err := t.execute(f)
+	if err != nil {
+		return "", err
+	}
+	// A string may be a part of a larger one, such as a whole document.
+	f.Type, f.Aggregate = strings.Clone(f.Type), strings.Clone(f.Aggregate)
+	f.Tenant, f.Route = strings.Clone(f.Tenant), strings.Clone(f.Route)
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if len(t.names) >= maxTopicNames {
 		clear(t.names)
 	}
-	t.names[f] = n
-	t.mu.Unlock()
-	return n.name, n.err
+	t.names[f] = name
+	return name, nil
 }
 
-func (t *topics) execute(f topicFields) topicName {
-	var b strings.Builder
-	if err := t.tmpl.Execute(&b, f); err != nil {
-		if missing, ok := errors.AsType[missingFieldError](err); ok {
-			return topicName{err: &core.FieldError{Field: string(missing), Problem: "is empty, and the topic's name needs it"}}
-		}
-		return topicName{err: &core.FieldError{Field: t.fields, Problem: "makes no topic: " + err.Error()}}
+func (t *topics) execute(f topicFields) (string, error) {
+	var w nameWriter
+	err := t.tmpl.Execute(&w, f)
+	if missing, ok := errors.AsType[missingFieldError](err); ok {
+		return "", &core.FieldError{Field: fmt.Sprintf("%.64s", string(missing)), Problem: "is empty, and the topic's name needs it"}
 	}
-	if !validTopic(b.String()) {
-		return topicName{err: &core.FieldError{
+	if err != nil && !errors.Is(err, errNameTooLong) {
+		return "", &core.FieldError{Field: t.fields, Problem: fmt.Sprintf("makes no topic: %.200s", err.Error())}
+	}
+	if err != nil || !validTopic(string(w.name)) {
+		return "", &core.FieldError{
 			Field:   t.fields,
 			Problem: "makes no valid topic: a name has 1 to 249 of A-Z a-z 0-9 . _ - and is neither . nor ..",
-		}}
+		}
 	}
-	return topicName{name: b.String()}
+	return string(w.name), nil
+}
+
+// nameWriter takes no more than a topic's name may have.
+type nameWriter struct{ name []byte }
+
+var errNameTooLong = errors.New("the topic's name is too long")
+
+func (w *nameWriter) Write(p []byte) (int, error) {
+	if len(w.name)+len(p) > maxNameBytes {
+		return 0, errNameTooLong
+	}
+	w.name = append(w.name, p...)
+	return len(p), nil
 }
 
 // missingFieldError is the name of a field that required found empty.
@@ -125,7 +147,7 @@ func mentioned(text string) string {
 
 // validTopic follows Kafka's rules for topic names.
 func validTopic(name string) bool {
-	if name == "" || len(name) > 249 || name == "." || name == ".." {
+	if name == "" || len(name) > maxNameBytes || name == "." || name == ".." {
 		return false
 	}
 	for i := range len(name) {

@@ -123,7 +123,7 @@ var mutants = []mutant{
 	{
 		rule:  "a key stops at its first failure within a call",
 		file:  "sink/kafka/plan.go",
-		from:  "if d.failed.has(d.leases[it.lease].Event.AggregateID) {",
+		from:  "if d.stopped(it.lease) {",
 		to:    "if false {",
 		suite: "./sink/kafka", run: "TestKeyKeepsItsOrderAcrossTopics|TestSetRefusedAsAWholeGoesSingly|TestTooLarge",
 	},
