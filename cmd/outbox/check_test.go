@@ -96,6 +96,35 @@ func TestCheckOfAStandaloneSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// A log that is none must not pass for one: nothing could be delivered, or
+// everything again and again.
+func TestCheckRefusesWhatIsNoOrdinaryCollection(t *testing.T) {
+	t.Parallel()
+	for name, create := range map[string]bson.D{
+		"view":                   {{Key: "viewOn", Value: "real"}, {Key: "pipeline", Value: bson.A{}}},
+		"time-series collection": {{Key: "timeseries", Value: bson.D{{Key: "timeField", Value: "occurred_at"}}}},
+		"capped collection":      {{Key: "capped", Value: true}, {Key: "size", Value: 1 << 20}},
+	} {
+		db := servicetest.Database(t)
+		if err := db.RunCommand(t.Context(), append(bson.D{{Key: "create", Value: "outbox"}}, create...)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		config := relayConfigFile(t, servicetest.MongoURL(t), db.Name(), servicetest.Kafka(t)[0], "{{ .Type }}")
+		status, found := checked(t, config)
+		f := found["log collection"]
+		if status != exitFailed || f.Status != statusFail || !strings.Contains(f.Detail, name) || !strings.Contains(f.Advice, "store.mongodb.collection") {
+			t.Errorf("%s: status %d, %+v", name, status, f)
+		}
+		if _, more := found["rights"]; more {
+			t.Errorf("%s: rights are checked too: %+v", name, found)
+		}
+		status, _, stderr := outbox(t, "indexes", "-c", config)
+		if status != exitFailed || !strings.Contains(stderr, name) || !strings.Contains(stderr, "ordinary collection") {
+			t.Errorf("%s: indexes answer %d, %q", name, status, stderr)
+		}
+	}
+}
+
 func TestCheckOfServersThatAreAway(t *testing.T) {
 	t.Parallel()
 	config := relayConfigFile(t, "mongodb://"+freeAddress(t)+"/?serverSelectionTimeoutMS=200", "shop", freeAddress(t), "t")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gooutbox/outbox/core"
 	"github.com/gooutbox/outbox/internal/config"
+	mongostore "github.com/gooutbox/outbox/store/mongo"
 )
 
 const (
@@ -37,8 +38,10 @@ func (s *mongoStore) check(ctx context.Context, file *config.File, found *findin
 	set := hello.SetName != "" || hello.Msg == "isdbgrid"
 	s.checkTopology(hello, set, len(file.Routes), found)
 	s.checkClock(ctx, found)
-	s.checkLayout(ctx, found)
-	s.checkRights(ctx, set, file, found)
+	if s.checkCollection(ctx, found) {
+		s.checkLayout(ctx, found)
+		s.checkRights(ctx, set, file, found)
+	}
 	if hello.SetName != "" && !s.options.Polling {
 		s.checkOplog(ctx, time.Duration(file.Relay.Retention), found)
 	}
@@ -180,6 +183,23 @@ func because(ctx context.Context, err error) string {
 		return context.Cause(ctx).Error() + ": " + err.Error()
 	}
 	return err.Error()
+}
+
+// checkCollection tells whether the log's collection can be a log at all. Where
+// it can't, other checks would only say the same in other words.
+func (s *mongoStore) checkCollection(ctx context.Context, found *findings) bool {
+	const check = "log collection"
+	err := s.CheckLog(ctx)
+	switch {
+	case errors.Is(err, mongostore.ErrUnfitLog):
+		found.fail(check, err.Error(), "make "+s.options.Collection+" an ordinary collection, or change store.mongodb.collection")
+		return false
+	case err != nil:
+		found.warn(check, because(ctx, err), "")
+	default:
+		found.ok(check, "%s.%s is an ordinary collection, or not made yet", s.options.Database, s.options.Collection)
+	}
+	return true
 }
 
 // checkLayout tells whether `outbox indexes` was run, by this version or an

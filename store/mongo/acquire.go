@@ -54,6 +54,9 @@ func (s *Store) acquire(ctx context.Context, req core.AcquireRequest) (*cursor, 
 	if err != nil {
 		return nil, err
 	}
+	if err := s.CheckLog(ctx); errors.Is(err, ErrUnfitLog) {
+		return nil, err
+	}
 	poll, err := s.polls(ctx)
 	if err != nil {
 		return nil, err
@@ -105,8 +108,11 @@ func jobsFrom(doc cursorDoc, margin time.Duration) bson.Timestamp {
 
 // onlyCursor refuses a second cursor on a log that is polled.
 func (s *Store) onlyCursor(ctx context.Context, name string) error {
-	var other cursorDoc
-	err := s.cursors.FindOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: name}}}}).Decode(&other)
+	var other struct {
+		Name string `bson:"_id"`
+	}
+	err := s.cursors.FindOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: name}}}},
+		options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Decode(&other)
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return nil
@@ -127,17 +133,22 @@ func (s *Store) take(ctx context.Context, req core.AcquireRequest, server deploy
 		}
 		term := uuid.NewString()
 		sent := time.Now()
-		var doc cursorDoc
-		err := s.cursors.FindOneAndUpdate(ctx,
+		raw, err := s.cursors.FindOneAndUpdate(ctx,
 			bson.D{{Key: "_id", Value: req.Name}},
 			takePipeline(req, term, poll, server.set),
 			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After),
-		).Decode(&doc)
+		).Raw()
+		var doc cursorDoc
 		switch {
 		case hasCode(err, codeDuplicateKey):
 			continue // two processes created the cursor at once
 		case err != nil:
+			return cursorDoc{}, time.Time{}, s.updateRefused(ctx, req.Name, err)
+		}
+		if doc, err = s.decodeCursor(raw); err != nil {
 			return cursorDoc{}, time.Time{}, err
+		}
+		switch {
 		case doc.Term == term:
 			return doc, sent, nil
 		case doc.Owner != req.Owner && doc.Owner != "":

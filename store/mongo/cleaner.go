@@ -64,7 +64,10 @@ type cleaning struct {
 	// slowest names the cursor that keeps bound from reaching old.
 	slowest string
 	keep    bson.A // ids that jobs refer to
-	result  core.CleanResult
+	// keepLong tells that a job refers to an id by its hash, by which the server
+	// can't look: all events with long ids stay.
+	keepLong bool
+	result   core.CleanResult
 }
 
 // newCleaning finds what may go. held names a cursor without which nothing may.
@@ -109,13 +112,19 @@ func (s *Store) newCleaning(ctx context.Context, req core.CleanRequest) (c *clea
 }
 
 func (s *Store) allCursors(ctx context.Context) ([]cursorDoc, error) {
-	var docs []cursorDoc
+	var raws []bson.Raw
 	found, err := s.cursors.Find(ctx, bson.D{})
 	if err == nil {
-		err = found.All(ctx, &docs)
+		err = found.All(ctx, &raws)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the cursors: %w", err)
+	}
+	docs := make([]cursorDoc, len(raws))
+	for i, raw := range raws {
+		if docs[i], err = s.decodeCursor(raw); err != nil {
+			return nil, err
+		}
 	}
 	return docs, nil
 }
@@ -171,6 +180,7 @@ func (c *cleaning) loadKept(ctx context.Context) error {
 	for found.Next(ctx) {
 		v := found.Current.Lookup("reference")
 		c.keep = append(c.keep, bson.RawValue{Type: v.Type, Value: slices.Clone(v.Value)})
+		c.keepLong = c.keepLong || isHashedID(v)
 	}
 	if err := found.Err(); err != nil {
 		return fmt.Errorf("reading which events jobs refer to: %w", err)
@@ -227,6 +237,9 @@ func (c *cleaning) seqAfter(ctx context.Context, last bson.Timestamp, n int64) (
 func (c *cleaning) removable(filter bson.D) bson.D {
 	if len(c.keep) > 0 {
 		filter = append(filter, bson.E{Key: "_id", Value: op("$nin", c.keep)})
+	}
+	if c.keepLong {
+		filter = append(filter, bson.E{Key: "$nor", Value: bson.A{longID()}})
 	}
 	if c.poll {
 		filter = append(filter, bson.E{Key: c.store.cfg.Fields.PublishedAt, Value: op("$ne", nil)})

@@ -89,7 +89,7 @@ func (s *Store) ensure(ctx context.Context) error {
 			return fmt.Errorf("creating collection %s: %w", coll.Name(), err)
 		}
 	}
-	if err := s.checkKind(ctx); err != nil {
+	if err := s.CheckLog(ctx); err != nil {
 		return err
 	}
 	var errs []error
@@ -105,21 +105,36 @@ func (s *Store) ensure(ctx context.Context) error {
 	return s.writeLayout(ctx)
 }
 
-// checkKind refuses a log that is no ordinary collection.
-func (s *Store) checkKind(ctx context.Context) error {
+// ErrUnfitLog: the log's collection is a view, a time-series collection or a
+// capped one. Copy its documents into an ordinary collection and give that the
+// name, or configure another name.
+var ErrUnfitLog = errors.New("the log needs an ordinary collection: copy the documents into one and rename it to this name, " +
+	"or choose another name in the configuration")
+
+// CheckLog returns an error that is ErrUnfitLog for a log that can't be read as
+// one. A collection that doesn't exist yet is no error.
+func (s *Store) CheckLog(ctx context.Context) error {
 	specs, err := s.db.ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: s.log.Name()}})
 	if err != nil {
 		return fmt.Errorf("listing collection %s: %w", s.log.Name(), err)
 	}
 	for _, spec := range specs {
 		if spec.Type != "collection" {
-			return fmt.Errorf("%s is a %s: the log needs an ordinary collection, choose another name", s.log.Name(), spec.Type)
+			return fmt.Errorf("%s is a %s, which has no change stream: %w", s.log.Name(), kindOfCollection(spec.Type), ErrUnfitLog)
 		}
 		if capped, _ := spec.Options.Lookup("capped").BooleanOK(); capped {
-			return fmt.Errorf("%s is a capped collection, which drops events that were not delivered: choose another name", s.log.Name())
+			return fmt.Errorf("%s is a capped collection, which drops events that were not delivered and can't be read in a snapshot: %w",
+				s.log.Name(), ErrUnfitLog)
 		}
 	}
 	return nil
+}
+
+func kindOfCollection(typ string) string {
+	if typ == "timeseries" {
+		return "time-series collection"
+	}
+	return typ
 }
 
 func (w wantedIndex) ensure(ctx context.Context) error {

@@ -25,9 +25,15 @@ func (s *Store) Lag(ctx context.Context, name string) (core.Lag, error) {
 		return core.Lag{}, err
 	}
 	var doc cursorDoc
-	err = s.cursors.FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Decode(&doc)
-	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+	raw, err := s.cursors.FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Raw()
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+	case err != nil:
 		return core.Lag{}, fmt.Errorf("reading cursor %q: %w", name, err)
+	default:
+		if doc, err = s.decodeCursor(raw); err != nil {
+			return core.Lag{}, err
+		}
 	}
 	seq := s.cfg.Fields.Seq
 	filter := bson.D{}

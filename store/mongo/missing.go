@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,6 +15,9 @@ import (
 func (s *Store) Missing(ctx context.Context) ([]string, error) {
 	if err := s.checkLayout(ctx); err != nil {
 		return nil, fmt.Errorf("looking for collections and indexes: %w", err)
+	}
+	if err := s.CheckLog(ctx); errors.Is(err, ErrUnfitLog) {
+		return nil, err
 	}
 	poll, err := s.polls(ctx)
 	if err != nil {

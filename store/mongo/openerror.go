@@ -20,6 +20,8 @@ const (
 	codeStreamFatal          = 280
 	codeHistoryLost          = 286
 	codeAtlasUnauthorized    = 8000
+	codeNotOnView            = 166
+	codeOptionNotOnView      = 167
 	codeTooLargeForReply     = 10334
 	codeNoChangeStreams      = 40573
 )
@@ -41,13 +43,15 @@ const (
 	meansRights
 	// meansNone: this server has no change streams.
 	meansNone
+	// meansUnfit: the log is no collection that has changes.
+	meansUnfit
 	// meansLost: the stream can't go on from there.
 	meansLost
 )
 
 // meaningOf tells what follows from an error of opening a change stream.
-// Whatever is neither passing nor about rights means that the place is lost: a
-// server of another version may word it anew.
+// Whatever is neither passing nor about rights or settings means that the place
+// is lost: a server of another version may word it anew.
 func meaningOf(err error) meaning {
 	switch {
 	case !isServerError(err):
@@ -56,6 +60,8 @@ func meaningOf(err error) meaning {
 		return meansRights
 	case hasCode(err, codeNoChangeStreams):
 		return meansNone
+	case hasCode(err, codeNotOnView, codeOptionNotOnView):
+		return meansUnfit
 	case hasCode(err, passingCodes...), hasLabel(err, "ResumableChangeStreamError", "RetryableError"):
 		return meansWait
 	}
@@ -93,6 +99,8 @@ func (r *reader) lost(ctx context.Context, err error) error {
 			r.store.db.Name(), r.store.log.Name(), err)
 	case meansNone:
 		return fmt.Errorf("opening the change stream: start mongod with --replSet, or configure polling: %w", err)
+	case meansUnfit:
+		return fmt.Errorf("opening the change stream: %w: %w", ErrUnfitLog, err)
 	case meansLost:
 		return r.recoverByScan(ctx, err)
 	}

@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,8 +129,9 @@ func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer b
 	}
 	e := &p.Entry.Event
 	position := stored(at.pos)
+	id := noteOf(at.id)
 	job := storedJob{
-		ID:      jobID{Log: c.store.log.Name(), Cursor: c.doc.Name, Event: at.id},
+		ID:      jobID{Log: c.store.log.Name(), Cursor: c.doc.Name, Event: id},
 		EventID: e.ID, Aggregate: e.Aggregate, AggregateID: e.AggregateID, Type: e.Type,
 		ContentType: e.ContentType, Version: e.Version, AggregateVersion: e.AggregateVersion,
 		Headers: sortedHeaders(e.Headers), Tenant: e.Tenant, OccurredAt: e.OccurredAt, CorrelationID: e.CorrelationID,
@@ -139,7 +141,7 @@ func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer b
 	}
 	switch {
 	case refer:
-		job.Reference = at.id
+		job.refer(id)
 	case at.raw != nil:
 		job.Document = at.raw
 	default:
@@ -154,9 +156,24 @@ func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer b
 		return doc, nil
 	}
 	if refer {
-		return nil, fmt.Errorf("encoding the job of an event: %d bytes, limit %d: %w", len(doc), maxDocumentBytes, err)
+		// Everything in it is bounded.
+		return nil, fmt.Errorf("encoding a reference to an event as a job of %d bytes, limit %d: %w", len(doc), maxDocumentBytes,
+			cmp.Or(err, errTooLarge))
 	}
 	return c.job(ctx, p, now, true)
+}
+
+var errTooLarge = errors.New("it is too large")
+
+// refer makes the job point at the event in the log. What it tells of the event
+// besides is for people, and cut to the limits that Append has.
+func (j *storedJob) refer(id bson.RawValue) {
+	j.Reference = id
+	j.Headers = nil
+	j.AggregateID = cutText(j.AggregateID, core.MaxKeyBytes)
+	for _, text := range []*string{&j.EventID, &j.Aggregate, &j.Type, &j.ContentType, &j.Tenant, &j.CorrelationID} {
+		*text = cutText(*text, core.MaxNameBytes)
+	}
 }
 
 // cutReason keeps what the layout allows of a reason, whole characters only.

@@ -29,10 +29,12 @@ func (s *Store) scanOrder() bson.D {
 // plan says what the next snapshot has to read, given how far the scan is.
 //
 // A foreign document can't be told by time unless it has a date, so that the
-// others are all read again. A date goes back by the clock slack too.
+// others are all read again. A date goes back by the clock slack too. One whose
+// date is older, since it tells when the thing happened, is found by an ObjectId
+// that is not.
 func (s *scan) plan() []part {
 	fields := s.r.store.cfg.Fields
-	seq, date := s.bounds()
+	seq, date, created := s.bounds()
 	where := func(seqIs, dateIs any) bson.D {
 		filter := bson.D{{Key: fields.Seq, Value: seqIs}}
 		if dateIs != nil {
@@ -46,18 +48,26 @@ func (s *scan) plan() []part {
 	noSeq := op("$eq", nil)
 	otherSeq := bson.D{{Key: "$not", Value: anyTimestamp}, {Key: "$ne", Value: nil}}
 	young, undated := op("$gte", date), op("$not", anyDate)
-	return []part{
+	parts := []part{
 		{filter: where(op("$gte", seq), nil)},
 		{filter: where(noSeq, young), foreign: true, dated: true},
 		{filter: where(noSeq, undated), foreign: true},
 		{filter: where(otherSeq, young), foreign: true},
 		{filter: where(otherSeq, undated), foreign: true},
 	}
+	if date > math.MinInt64 {
+		old, young := op("$lt", date), bson.E{Key: "_id", Value: op("$gte", bson.NewObjectIDFromTimestamp(created.Time()))}
+		parts = append(parts,
+			part{filter: append(where(noSeq, old), young), foreign: true},
+			part{filter: append(where(otherSeq, old), young), foreign: true})
+	}
+	return parts
 }
 
 // bounds are the lowest seq, and the lowest date of a foreign document, that the
-// next snapshot has to read.
-func (s *scan) bounds() (seq bson.Timestamp, date bson.DateTime) {
+// next snapshot has to read. A foreign document with a lower date is to be read
+// if its ObjectId was created at or after the third.
+func (s *scan) bounds() (seq bson.Timestamp, date, created bson.DateTime) {
 	margin, slack := s.r.margin, s.r.store.cfg.ClockSlack
 	seq = earlier(s.state.Seq, before(s.state.At, margin))
 	if seq.Before(s.state.From) {
@@ -71,12 +81,16 @@ func (s *scan) bounds() (seq bson.Timestamp, date bson.DateTime) {
 			lowest -= bson.DateTime(slack.Milliseconds())
 		}
 	}
-	date = lowest
+	// What was inserted since the first snapshot is not older than this.
+	open := dateOf(before(s.state.At, margin)) - bson.DateTime(slack.Milliseconds())
+	date, created = lowest, lowest
+	if s.state.From.IsZero() {
+		created = open
+	}
 	if done, ok := s.state.OccurredAt.DateTimeOK(); ok {
-		open := dateOf(before(s.state.At, margin)) - bson.DateTime(slack.Milliseconds())
 		date = max(lowest, min(bson.DateTime(done), open))
 	}
-	return seq, date
+	return seq, date, max(0, created)
 }
 
 // dateOf is the second of a server's timestamp as a date.
@@ -97,7 +111,7 @@ func (s *scan) place(doc bson.Raw) (state scanState, twice bool) {
 		return state, true
 	}
 	if p.dated {
-		state.OccurredAt, state.ID = copyOf(doc.Lookup(s.r.store.cfg.Fields.OccurredAt)), copyOf(id)
+		state.OccurredAt, state.ID = copyOf(doc.Lookup(s.r.store.cfg.Fields.OccurredAt)), copyOf(noteOf(id))
 	}
 	return state, false
 }

@@ -110,7 +110,7 @@ func (p *poll) some(ctx context.Context, b *batch) (ended bool, err error) {
 		if !b.fits(p.pending) {
 			return false, nil
 		}
-		if err := p.take(ctx, b); err != nil {
+		if taken, err := p.take(ctx, b); !taken {
 			return false, err
 		}
 	}

@@ -35,9 +35,8 @@ type reader struct {
 	polling  *poll
 	scanning *scan
 	stream   *stream
-	// barren tells that a recovery was not yet followed by anything that the
-	// stream gave.
-	barren bool
+	// pace spaces recoveries between which the stream gives nothing.
+	pace pace
 	// failures counts the streams that failed in a row without giving anything.
 	failures int
 	// patience is how long a call to the server may take.

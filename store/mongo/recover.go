@@ -2,7 +2,9 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -13,12 +15,15 @@ import (
 // committed after that entry was not written earlier. Some events are read
 // again, none is missed.
 //
-// A second recovery, before the stream has given anything, is an error first,
-// so that the caller waits before it tries again.
+// Another recovery, before the stream has given anything, is an error until its
+// time has come. The stream may be tried in between.
 func (r *reader) recoverByScan(ctx context.Context, cause error) error {
-	if r.barren {
-		r.barren = false
-		return fmt.Errorf("the change stream can't be read, not even after a scan of the log: %w", cause)
+	if wait := r.pace.wait(time.Now()); wait > 0 {
+		return fmt.Errorf("the change stream can't be read, not even after a scan of the log; the next scan is in %s at the earliest: %w",
+			wait.Round(time.Second), cause)
+	}
+	if err := r.store.CheckLog(ctx); errors.Is(err, ErrUnfitLog) {
+		return fmt.Errorf("opening the change stream: %w (%w)", err, cause)
 	}
 	from := before(timestampOf(r.pos.Time), r.margin)
 	if from.Before(r.doc.From) {
@@ -35,7 +40,7 @@ func (r *reader) rescan(ctx context.Context) {
 }
 
 func (r *reader) beginScan(ctx context.Context, state scanState, cause error) {
-	r.barren = true
+	r.pace.began()
 	r.token = nil
 	if r.scanning != nil {
 		r.scanning.reset(ctx)
@@ -43,6 +48,11 @@ func (r *reader) beginScan(ctx context.Context, state scanState, cause error) {
 	r.scanning = newScan(r, state)
 	r.store.metrics.recovery.Add(ctx, 1, r.store.cursorAttributes(r.doc.Name),
 		metric.WithAttributes(attribute.String("outbox.reason", reason(cause))))
-	r.store.logger.WarnContext(ctx, "the place in the change stream is lost: scanning the log instead; some events come twice, none is missed",
-		"cursor", r.doc.Name, "scan_from", timeOf(state.From), "cause", cause)
+	args := []any{"cursor", r.doc.Name, "scan_from", timeOf(state.From), "cause", cause}
+	if !state.From.IsZero() {
+		fields := r.store.cfg.Fields
+		args = append(args, "not_covered", fmt.Sprintf("documents without %s whose %s was more than %s before their insert and whose _id is no ObjectId made at it, "+
+			"and documents whose %s was set by hand", fields.Seq, fields.OccurredAt, r.store.cfg.ClockSlack, fields.Seq))
+	}
+	r.store.logger.WarnContext(ctx, "the place in the change stream is lost: scanning the log instead; some events come twice, none is missed", args...)
 }

@@ -194,22 +194,32 @@ func TestRecovery(t *testing.T) {
 	})
 
 	t.Run("a recovery that leads nowhere is an error", func(t *testing.T) {
-		for _, command := range []string{"aggregate", "getMore"} {
+		for _, failing := range []struct {
+			command string
+			code    int
+		}{{"aggregate", 286}, {"getMore", 286}, {"aggregate", 50792}} {
+			command := failing.command
 			w := newWatched(t, url, Config{})
 			c := cursorOf(t, w.Store, core.Start{Now: true})
 			appendIDs(t, w.Store, "a")
 			readTo(t, c, "a")
 			c = nextTerm(t, c)
-			off := w.failing(t, "alwaysOn", 286, command)
+			off := w.failing(t, "alwaysOn", failing.code, command)
+			began, repeats := time.Now(), 0
 			var failures int
-			for reads := range 12 {
-				_, err := c.Read(t.Context(), core.ReadLimit{})
+			for reads := range 100 {
+				b, err := c.Read(t.Context(), core.ReadLimit{})
 				if err != nil {
 					failures++
 				}
+				repeats += len(b.Entries)
 				if scans := w.warnings(); scans > failures+1 {
 					t.Fatalf("%s: %d scans and only %d errors after %d reads", command, scans, failures, reads+1)
 				}
+			}
+			// Pauses of at least a second lie between the scans, whatever the caller does.
+			if most := 1 + int(time.Since(began)/time.Second); w.warnings() > most || repeats > most {
+				t.Errorf("%s: %d scans gave %d repeats in %s", command, w.warnings(), repeats, time.Since(began))
 			}
 			if failures == 0 {
 				t.Errorf("%s: no error after %d scans", command, w.warnings())
@@ -579,6 +589,7 @@ func TestEveryMeaningOfAnError(t *testing.T) {
 		"unauthorized":    {mongo.CommandError{Code: 13}, meansRights},
 		"log-in refused":  {mongo.CommandError{Code: 18}, meansRights},
 		"standalone":      {mongo.CommandError{Code: 40573}, meansNone},
+		"a view":          {mongo.CommandError{Code: 166}, meansUnfit},
 		"history lost":    {mongo.CommandError{Code: 286}, meansLost},
 		"unknown token":   {mongo.CommandError{Code: 280}, meansLost},
 		"invalid token":   {mongo.CommandError{Code: 260}, meansLost},

@@ -76,7 +76,7 @@ func (s *scan) fill(ctx context.Context, b *batch) (finished bool, err error) {
 		if !b.fits(s.pending) {
 			return false, nil
 		}
-		if err := s.take(ctx, b); err != nil {
+		if taken, err := s.take(ctx, b); !taken {
 			return false, err
 		}
 	}
@@ -90,6 +90,11 @@ func (s *scan) failed(ctx context.Context, err error) error {
 	s.reset(ctx)
 	if again {
 		return nil
+	}
+	if hasCode(err, codeSnapshotUnavailable) {
+		if unfit := s.r.store.CheckLog(ctx); errors.Is(unfit, ErrUnfitLog) {
+			err = fmt.Errorf("%w (%w)", unfit, err)
+		}
 	}
 	return fmt.Errorf("scanning the log: %w", err)
 }
@@ -194,26 +199,27 @@ func (s *scan) next(ctx context.Context, b *batch) error {
 }
 
 // take turns the pending document into an entry, unless this scan has returned
-// it already.
-func (s *scan) take(ctx context.Context, b *batch) error {
+// it already. taken is false, and the document still pending, where it doesn't
+// fit and on an error.
+func (s *scan) take(ctx context.Context, b *batch) (taken bool, err error) {
 	state, twice := s.place(s.pending)
 	if !twice {
 		if err := s.knowJobs(ctx); err != nil {
-			return err
+			return false, err
 		}
 		f := found{doc: s.pending, scan: b.newState(state)}
 		if !s.parts[s.part].foreign {
 			f.committed = timeOf(state.Seq)
 		}
 		pos := s.r.advance(s.snapshot)
-		if err := s.r.add(ctx, b, f, pos); err != nil {
-			return err
+		if added, err := s.r.add(ctx, b, f, pos); !added {
+			return false, err
 		}
 		s.r.pos = pos
 		s.returnedNow(state)
 	}
 	s.pending = nil
-	return nil
+	return true, nil
 }
 
 // knowJobs loads the jobs of all events before the first one is returned that

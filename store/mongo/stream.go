@@ -136,7 +136,8 @@ func (s *stream) next(ctx context.Context, b *batch) error {
 
 // gave notes that the stream works.
 func (s *stream) gave() {
-	s.r.failures, s.r.patience.failures, s.r.barren = 0, 0, false
+	s.r.failures, s.r.patience.failures = 0, 0
+	s.r.pace.gave()
 }
 
 // reached is the place that the stream has come to without an event.
@@ -177,7 +178,7 @@ func (s *stream) take(ctx context.Context, b *batch) (more bool, err error) {
 			return false, nil
 		}
 		pos := s.r.advance(c.time)
-		if err := s.r.add(ctx, b, found{doc: c.doc, token: c.token, committed: c.committed}, pos); err != nil {
+		if added, err := s.r.add(ctx, b, found{doc: c.doc, token: c.token, committed: c.committed}, pos); !added {
 			return false, err
 		}
 		s.r.pos, s.r.token = pos, b.marks[len(b.marks)-1].token

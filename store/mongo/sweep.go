@@ -95,22 +95,24 @@ func (p *poll) next(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// take turns the pending document into an entry, unless it is in flight.
-func (p *poll) take(ctx context.Context, b *batch) error {
+// take turns the pending document into an entry, unless it is in flight. taken
+// is false, and the document still pending, where it doesn't fit and on an
+// error.
+func (p *poll) take(ctx context.Context, b *batch) (taken bool, err error) {
 	seq, committed := p.order(p.pending)
 	id := p.ids.hash(idOf(p.pending))
 	p.seq = seq
 	if _, known := p.inFlight[id]; !known {
 		pos := p.place(seq)
-		if err := p.r.add(ctx, b, found{doc: p.pending, scan: p.state, committed: committed}, pos); err != nil {
-			return err
+		if added, err := p.r.add(ctx, b, found{doc: p.pending, scan: p.state, committed: committed}, pos); !added {
+			return false, err
 		}
 		p.r.pos = pos
 		p.got++
 	}
 	p.inFlight[id] = sighting{sweep: p.sweep, seq: seq}
 	p.pending = nil
-	return nil
+	return true, nil
 }
 
 // order is where a document stands in a sweep: those whose seq is no timestamp
