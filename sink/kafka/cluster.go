@@ -80,7 +80,7 @@ func newCluster(cfg *Config, d *dialer) *cluster {
 }
 
 // lookup returns the named topics in the order of names. An error, marked with
-// its outcome, means that nothing is known and nothing can be sent.
+// its outcome, means that the call has ended and nothing can be sent.
 func (c *cluster) lookup(ctx context.Context, names []string) ([]*topic, error) {
 	found, old := c.known(names)
 	if len(old) == 0 {
@@ -95,18 +95,22 @@ func (c *cluster) lookup(ctx context.Context, names []string) ([]*topic, error) 
 	if found, old = c.known(names); len(old) == 0 { // another call asked meanwhile
 		return found, nil
 	}
-	if err := c.refresh(ctx, old); err != nil {
-		for _, t := range found {
-			if t == nil || t.fresh.IsZero() || ctx.Err() != nil {
-				return nil, err
-			}
-		}
-		return found, nil // pictures that are only old may still do
+	err := c.refresh(ctx, old)
+	if err != nil && ctx.Err() != nil {
+		return nil, err
 	}
+	// Pictures that are only old may still do, and those that are missing
+	// concern no other topic.
 	found, _ = c.known(names)
 	c.trim()
-	if i := slices.Index(found, nil); i >= 0 {
-		return nil, core.MarkUnavailable(fmt.Errorf("asking Kafka for its topics: the answer lacks topic %q", names[i]))
+	for i, t := range found {
+		switch {
+		case err != nil && (t == nil || t.fresh.IsZero()):
+			found[i] = &topic{name: names[i], err: err}
+		case t == nil:
+			lacks := fmt.Errorf("asking Kafka for its topics: the answer lacks topic %q", names[i])
+			found[i] = &topic{name: names[i], err: core.MarkUnavailable(lacks)}
+		}
 	}
 	return found, nil
 }

@@ -17,6 +17,9 @@ type delivery struct {
 	items   []item
 	headers []wire.Header
 	failed  failedKeys
+	// spilt tells that headers of an event that can't travel lie behind the
+	// end of headers.
+	spilt bool
 }
 
 // item is a lease that is to be sent.
@@ -122,8 +125,7 @@ func (d *delivery) encode() []string {
 		}
 		it := item{lease: i, first: len(d.headers)}
 		if d.headers, err = d.s.encoder.Append(d.headers, l); err != nil {
-			// What was appended until then must not be kept with the memory.
-			clear(d.headers[it.first:cap(d.headers)])
+			d.spilt = true
 			d.fail(i, core.ResultOf("", core.MarkRejected(fmt.Errorf("encoding the event: %w", err))))
 			continue
 		}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -161,5 +162,25 @@ func TestTopicsThatAreRememberedAreBounded(t *testing.T) {
 			t.Errorf("%d topics are remembered, want at most %d", n, round.most)
 		}
 		s.cluster.mu.Unlock()
+	}
+}
+
+// A topic that nothing can be learnt of holds up no other.
+func TestTopicsThatAreKnownNeedNoNewsOfOthers(t *testing.T) {
+	t.Parallel()
+	c := fake(t, []string{"order.placed", "order.paid"})
+	s := open(t, Config{Brokers: c.ListenAddrs()})
+	known, other := lease("1", "a"), lease("2", "b")
+	other.Event.Type = "order.paid"
+	if r := s.Deliver(t.Context(), []core.Lease{known})[0]; r.Outcome != core.Delivered {
+		t.Fatalf("%v (%v)", r.Outcome, r.Err)
+	}
+	c.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return nil, errors.New("cut"), true
+	})
+	results := s.Deliver(t.Context(), []core.Lease{other, known, lease("3", "b")})
+	if got, want := outcomes(results), []core.Outcome{core.Unavailable, core.Delivered, core.NotAttempted}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v (%v)", got, want, results[0].Err)
 	}
 }

@@ -77,6 +77,9 @@ func TestNothingOfACallIsRemembered(t *testing.T) {
 	d.fail(1, core.Result{Outcome: core.Refused})
 	headers, items := d.headers, d.items
 	s.keep(d)
+	if cap(d.headers) == 0 {
+		t.Error("the memory is not kept")
+	}
 	if d.leases != nil || d.results != nil || d.failed.before("b", 2) {
 		t.Error("the call's leases are kept")
 	}
@@ -89,5 +92,16 @@ func TestNothingOfACallIsRemembered(t *testing.T) {
 		if it != (item{}) {
 			t.Errorf("item %v is kept", it)
 		}
+	}
+}
+
+// One event may have as many headers as fit in a document.
+func TestMemoryThatIsKeptIsBounded(t *testing.T) {
+	t.Parallel()
+	s := open(t, Config{Brokers: []string{"localhost:1"}})
+	d := &delivery{s: s, headers: make([]wire.Header, 3, maxSpareHeaders+1), spilt: true}
+	s.keep(d)
+	if n := cap(d.headers); n != 0 {
+		t.Errorf("room for %d headers is kept", n)
 	}
 }

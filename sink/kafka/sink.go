@@ -122,8 +122,18 @@ func (s *Sink) Deliver(ctx context.Context, leases []core.Lease) []core.Result {
 	return results
 }
 
+// maxSpareHeaders bounds what keep saves, at 32 bytes each: one event may have
+// any number.
+const maxSpareHeaders = 1 << 18
+
 // keep saves the memory of a call, without what it was filled with.
 func (s *Sink) keep(d *delivery) {
+	if cap(d.headers) > maxSpareHeaders {
+		d.headers = nil
+	}
+	if d.spilt {
+		d.headers = d.headers[:cap(d.headers)]
+	}
 	clear(d.headers)
 	clear(d.items)
 	*d = delivery{s: s, headers: d.headers[:0], items: d.items[:0]}
