@@ -101,11 +101,14 @@ func window(found []head, spread, n int) []head {
 	return found[:min(n, len(found))]
 }
 
-// lending is what a claim writes into a job.
+// lending is what a claim writes into a job. A job that is ready has the token
+// of the lease that made it so, unless that was taken back: it is kept, for a
+// holder that asks late whether it had settled.
 func lending(req core.ClaimRequest, token bson.Binary) bson.A {
 	return bson.A{op("$set", bson.D{
 		{Key: "state", Value: core.JobActive},
 		{Key: "token", Value: token},
+		{Key: "settled_token", Value: "$token"},
 		{Key: "owner", Value: literal(req.Owner)},
 		{Key: "claimed_at", Value: "$$NOW"},
 		{Key: "lease_until", Value: leaseFromNow(req.Lease)},

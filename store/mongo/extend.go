@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -57,9 +58,14 @@ func (s *Store) extend(ctx context.Context, jobs []*core.Claimed, length time.Du
 	for i, g := range groups {
 		models[i] = heldUpdate(g.ids, g.token, bson.D{{Key: "lease_until", Value: leaseFromNow(length)}})
 	}
-	all, err := s.updateHeld(ctx, models, len(seen))
-	if err != nil || all {
+	written, err := s.updateHeld(ctx, models)
+	if err != nil || written == len(seen) {
 		return nil, err
 	}
-	return s.lostOf(ctx, jobs, func(state core.JobState) bool { return state == core.JobActive })
+	held, _, err := s.holds(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(held, func(_ *core.Claimed, state core.JobState) bool { return state != core.JobActive })
+	return without(jobs, held), nil
 }

@@ -3,10 +3,13 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/gooutbox/outbox/core"
 )
@@ -151,4 +154,32 @@ func scanned(t testing.TB, s *Store, command bson.D) (keys, docs int64, plan bso
 	}
 	walkStats(raw)
 	return keys, docs, raw
+}
+
+// commandHook runs something before a client sends a command.
+type commandHook struct {
+	mu      sync.Mutex
+	command string
+	run     func()
+}
+
+func (h *commandHook) options() *options.ClientOptions {
+	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		h.mu.Lock()
+		run := h.run
+		if run == nil || e.CommandName != h.command {
+			h.mu.Unlock()
+			return
+		}
+		h.run = nil
+		h.mu.Unlock()
+		run()
+	}})
+}
+
+// before runs once before the next command of this name.
+func (h *commandHook) before(command string, run func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.command, h.run = command, run
 }

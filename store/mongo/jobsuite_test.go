@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func TestTheQueueConforms(t *testing.T) {
 				},
 				Second: func(t *testing.T, s storetest.Store) storetest.Store { return another(t, s) },
 				Failed: suiteFailed,
-				Queue:  func(s storetest.Store) storetest.Queue { return s.(suiteStore) },
+				Queue:  func(s storetest.Store) storetest.Queue { return suiteQueue{s.(suiteStore).Store, clockOf(s)} },
 				Job:    suiteJob,
 				Elapse: suiteElapse,
 				Skewed: func(t *testing.T, s storetest.Store, d time.Duration) storetest.Store {
@@ -65,6 +66,27 @@ func TestTheQueueConforms(t *testing.T) {
 			})
 		})
 	}
+}
+
+// suiteClocks are held while the time of a database is put forward.
+var suiteClocks sync.Map
+
+func clockOf(s storetest.Store) *sync.RWMutex {
+	clock, _ := suiteClocks.LoadOrStore(s.(suiteStore).db.Name(), &sync.RWMutex{})
+	return clock.(*sync.RWMutex)
+}
+
+// suiteQueue keeps time from passing while a claim is under way: a lease that
+// ran out before its claim had returned would be one that nobody knows of.
+type suiteQueue struct {
+	*Store
+	clock *sync.RWMutex
+}
+
+func (q suiteQueue) Claim(ctx context.Context, req core.ClaimRequest) ([]*core.Claimed, error) {
+	q.clock.RLock()
+	defer q.clock.RUnlock()
+	return q.Store.Claim(ctx, req)
 }
 
 func suiteJob(ctx context.Context, store storetest.Store, id string) (core.JobInfo, error) {
@@ -91,6 +113,8 @@ func suiteElapse(ctx context.Context, store storetest.Store, d time.Duration) er
 			op("$ifNull", bson.A{path, "$$REMOVE"}),
 		})})
 	}
+	clockOf(store).Lock()
+	defer clockOf(store).Unlock()
 	_, err := store.(suiteStore).jobs.UpdateMany(ctx, bson.D{}, bson.A{op("$set", set)})
 	return err
 }

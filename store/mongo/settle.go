@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,11 +56,20 @@ func (s *Store) settle(ctx context.Context, settlements []core.Settlement) ([]*c
 			defer s.queue.forget()
 		}
 	}
-	all, err := s.updateHeld(ctx, models, len(jobs))
-	if err != nil || all {
+	written, err := s.updateHeld(ctx, models)
+	if err != nil || written == len(jobs) {
 		return nil, err
 	}
-	return s.lostOf(ctx, jobs, func(core.JobState) bool { return true })
+	held, settled, err := s.holds(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	// More was written than is still as it was written: some jobs were claimed
+	// again at once.
+	if written > len(held) {
+		maps.Copy(held, settled)
+	}
+	return without(jobs, held), nil
 }
 
 // group are settlements that are written alike, but for values of their own.
@@ -234,45 +245,55 @@ func heldUpdate(ids bson.A, token bson.Binary, set bson.D) mongo.WriteModel {
 	})
 }
 
-// updateHeld sends updates in one command. all tells that they found as many
-// jobs as were wanted.
-func (s *Store) updateHeld(ctx context.Context, models []mongo.WriteModel, want int) (all bool, err error) {
+// updateHeld sends updates in one command, and tells how many jobs they found.
+func (s *Store) updateHeld(ctx context.Context, models []mongo.WriteModel) (int, error) {
 	res, err := s.jobs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	return res.MatchedCount == int64(want), nil
+	return int(res.MatchedCount), nil
 }
 
-// lostOf tells which jobs are no longer under the token of their lease in a
-// state that is fine.
-func (s *Store) lostOf(ctx context.Context, jobs []*core.Claimed, fine func(core.JobState) bool) ([]*core.Claimed, error) {
+// holds tells which jobs are still under the token of their lease, with their
+// states, and which were settled under it and are lent again since.
+func (s *Store) holds(ctx context.Context, jobs []*core.Claimed) (held, settled map[*core.Claimed]core.JobState, err error) {
 	ids := make(bson.A, 0, len(jobs))
+	byKey := map[string][]*core.Claimed{}
 	for _, job := range jobs {
 		l, _ := leaseOf(job)
 		ids = append(ids, l.id)
+		key := string(l.token.Data) + idKey(l.id)
+		byKey[key] = append(byKey[key], job)
 	}
 	cur, err := s.queue.latest.Find(ctx, bson.D{{Key: "_id", Value: op("$in", ids)}},
-		options.Find().SetHint(byID).SetProjection(bson.D{{Key: "token", Value: 1}, {Key: "state", Value: 1}}))
+		options.Find().SetHint(byID).SetProjection(bson.D{
+			{Key: "token", Value: 1}, {Key: "settled_token", Value: 1}, {Key: "state", Value: 1},
+		}))
 	if err != nil {
-		return nil, fmt.Errorf("looking for what was settled before: %w", err)
+		return nil, nil, fmt.Errorf("looking for what was settled before: %w", err)
 	}
 	defer cur.Close(ctx) //nolint:errcheck // nothing was written
-	held := map[string]bool{}
+	held, settled = map[*core.Claimed]core.JobState{}, map[*core.Claimed]core.JobState{}
 	for cur.Next(ctx) {
+		id := idKey(cur.Current.Lookup("_id"))
 		state, _ := cur.Current.Lookup("state").StringValueOK()
-		if _, token, ok := bytesOf(cur.Current.Lookup("token")); ok && fine(core.JobState(state)) {
-			held[string(token)+idKey(cur.Current.Lookup("_id"))] = true
+		for field, found := range map[string]map[*core.Claimed]core.JobState{"token": held, "settled_token": settled} {
+			_, token, _ := bytesOf(cur.Current.Lookup(field))
+			for _, job := range byKey[string(token)+id] {
+				found[job] = core.JobState(state)
+			}
 		}
 	}
 	if err := cur.Err(); err != nil {
-		return nil, fmt.Errorf("looking for what was settled before: %w", err)
+		return nil, nil, fmt.Errorf("looking for what was settled before: %w", err)
 	}
-	var lost []*core.Claimed
-	for _, job := range jobs {
-		if l, _ := leaseOf(job); !held[string(l.token.Data)+idKey(l.id)] {
-			lost = append(lost, job)
-		}
-	}
-	return lost, nil
+	return held, settled, nil
+}
+
+// without are the jobs that are not among those which are held.
+func without(jobs []*core.Claimed, held map[*core.Claimed]core.JobState) []*core.Claimed {
+	return slices.DeleteFunc(slices.Clone(jobs), func(job *core.Claimed) bool {
+		_, ok := held[job]
+		return ok
+	})
 }
