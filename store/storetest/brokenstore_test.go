@@ -3,10 +3,12 @@ package storetest_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,42 +21,56 @@ import (
 // brokenVariable tells a child process to run the suite on the broken stores.
 const brokenVariable = "OUTBOX_STORETEST_BROKEN"
 
-var failedRule = regexp.MustCompile(`(?m)^ *--- FAIL: TestSuiteFindsBrokenStores/(\w+)/(\w+/\w+) `)
-
 // TestSuiteFindsBrokenStores runs the suite on stores that break one rule each,
 // in a process of their own, and wants exactly the subtests that are named for
 // the fault to fail.
 func TestSuiteFindsBrokenStores(t *testing.T) {
+	all := map[string]fault{}
+	for _, f := range faults() {
+		all[f.name] = f
+	}
+	// Most of what fails waits in vain until its time is up.
+	runBroken(t, slices.Sorted(maps.Keys(all)), 64, func(t *testing.T, fault string) {
+		storetest.Run(t, brokenHarness(all[fault]))
+	}, findings)
+}
+
+// runBroken runs a suite on broken stores in a process of its own, in which it
+// calls the test again, and compares which subtests fail with those that must
+// and may.
+func runBroken(t *testing.T, faults []string, parallel int, suite func(t *testing.T, fault string), findings func(fault string) (must, may []string)) {
 	if os.Getenv(brokenVariable) != "" {
-		for _, f := range faults() {
-			t.Run(f.name, func(t *testing.T) {
+		for _, fault := range faults {
+			t.Run(fault, func(t *testing.T) {
 				t.Parallel()
-				storetest.Run(t, brokenHarness(f))
+				suite(t, fault)
 			})
 		}
 		return
 	}
-	// Most of what fails waits in vain until its time is up.
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSuiteFindsBrokenStores$", "-test.parallel=64")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.parallel="+strconv.Itoa(parallel))
 	cmd.Env = append(os.Environ(), brokenVariable+"=all")
 	output, err := cmd.CombinedOutput()
 	if _, failed := errors.AsType[*exec.ExitError](err); !failed {
 		t.Fatalf("the suite passes on broken stores: %v", err)
 	}
 	failed := map[string][]string{}
+	failedRule := regexp.MustCompile(`(?m)^ *--- FAIL: ` + t.Name() + `/(\w+)/(\w+/\w+) `)
 	for _, m := range failedRule.FindAllStringSubmatch(string(output), -1) {
 		failed[m[1]] = append(failed[m[1]], m[2])
 	}
-	for _, f := range faults() {
-		t.Run(f.name, func(t *testing.T) { compareFindings(t, failed[f.name], f.name) })
+	for _, fault := range faults {
+		t.Run(fault, func(t *testing.T) {
+			must, may := findings(fault)
+			compareFindings(t, failed[fault], must, may)
+		})
 	}
 	if t.Failed() {
 		t.Logf("the suite said:\n%s", output)
 	}
 }
 
-func compareFindings(t *testing.T, failed []string, fault string) {
-	must, may := findings(fault)
+func compareFindings(t *testing.T, failed, must, may []string) {
 	if len(must) == 0 {
 		t.Error("no rule is named that finds this fault")
 	}

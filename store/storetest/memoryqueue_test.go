@@ -13,7 +13,7 @@ import (
 )
 
 func TestMemoryQueueConforms(t *testing.T) {
-	storetest.RunQueue(t, queueHarness(func() *clocked { return newClocked() }))
+	storetest.RunQueue(t, queueHarness(newClocked))
 }
 
 // clocked is a memory store whose clock can be put forward.
@@ -23,8 +23,8 @@ type clocked struct {
 	// queue and admin replace the store's own where it is broken.
 	queue storetest.Queue
 	admin core.Admin
-	// skew is how far the process's own clock is ahead.
-	skew time.Duration
+	// onSkew, if set, makes the queue of a process whose clock is ahead.
+	onSkew func(d time.Duration) storetest.Queue
 }
 
 func newClocked() *clocked {
@@ -49,7 +49,9 @@ func queueHarness(build func() *clocked) storetest.Harness {
 		},
 		Skewed: func(_ *testing.T, s storetest.Store, d time.Duration) storetest.Store {
 			other := *of(s)
-			other.skew = d
+			if other.onSkew != nil {
+				other.queue = other.onSkew(d)
+			}
 			return &other
 		},
 		PutJob: func(_ context.Context, s storetest.Store, sink string) error {

@@ -51,8 +51,16 @@ func checkQueueModel(k *queueKit) {
 		weight int
 		do     func()
 	}{
-		{25, s.enqueue}, {25, s.claim}, {25, s.settle}, {5, s.extend}, {12, s.elapse}, {10, s.takeBack},
-		{4, s.retry}, {2, s.discard}, {2, s.clean}, {4, s.look},
+		{25, s.enqueue},
+		{25, s.claim},
+		{25, s.settle},
+		{5, s.extend},
+		{12, s.elapse},
+		{10, s.takeBack},
+		{4, s.retry},
+		{2, s.discard},
+		{2, s.clean},
+		{4, s.look},
 	}
 	total := 0
 	for _, op := range operations {
@@ -203,7 +211,7 @@ func (s *queueSimulation) some() []handle {
 
 // settle also settles what was settled before, and what was lost.
 func (s *queueSimulation) settle() {
-	var real, model []core.Settlement
+	var actual, model []core.Settlement
 	for _, h := range s.some() {
 		one := core.Settlement{
 			Kind: core.SettleKind(1 + s.random.IntN(5)), Receipt: fmt.Sprintf("r%d", s.step), Failure: refusal,
@@ -211,11 +219,11 @@ func (s *queueSimulation) settle() {
 		}
 		one.Failure.Code = fmt.Sprintf("code-%d", s.random.IntN(3))
 		one.Job = h.real
-		real = append(real, one)
+		actual = append(actual, one)
 		one.Job = h.model
 		model = append(model, one)
 	}
-	got, err := s.k.queue.Settle(s.k.ctx, real)
+	got, err := s.k.queue.Settle(s.k.ctx, actual)
 	want, _ := s.model.Settle(s.k.ctx, model)
 	if err != nil {
 		s.k.Fatalf("settling: %v", err)
@@ -224,12 +232,12 @@ func (s *queueSimulation) settle() {
 }
 
 func (s *queueSimulation) extend() {
-	var real, model []*core.Claimed
+	var actual, model []*core.Claimed
 	var held []handle
 	for _, h := range s.some() {
-		real, model, held = append(real, h.real), append(model, h.model), append(held, h)
+		actual, model, held = append(actual, h.real), append(model, h.model), append(held, h)
 	}
-	got, err := s.k.queue.Extend(s.k.ctx, real, modelLease)
+	got, err := s.k.queue.Extend(s.k.ctx, actual, modelLease)
 	want, _ := s.model.Extend(s.k.ctx, model, modelLease)
 	if err != nil {
 		s.k.Fatalf("extending: %v", err)

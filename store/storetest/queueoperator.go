@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,7 +23,7 @@ func operatorRules() []rule {
 			k.settle(core.Settlement{Kind: core.Fail, Failure: refusal}, k.claimOne("a"))
 			k.retry(1, core.JobFilter{IDs: []string{r.ID}})
 			got := k.claimOne("a")
-			if got.Lease.Attempt != 1 || !got.Lease.Redriven || string(got.Lease.Event.Payload) != string(job("a").Payload) {
+			if got.Lease.Attempt != 1 || !got.Lease.Redriven || !bytes.Equal(got.Lease.Event.Payload, job("a").Payload) {
 				k.Errorf("the lease after a retry by hand is %+v", got.Lease)
 			}
 			k.settle(core.Settlement{Kind: core.Retry, Failure: refusal}, got)

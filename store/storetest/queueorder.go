@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -142,8 +143,8 @@ func (k *queueKit) enqueueClasses(names ...string) {
 // enqueueTenants commits so many jobs of each tenant.
 func (k *queueKit) enqueueTenants(counts map[string]int) {
 	k.Helper()
-	for tenant, n := range counts {
-		k.enqueue(numbered(tenant, n, func(j *core.Job) { j.Tenant = tenant })...)
+	for _, tenant := range slices.Sorted(maps.Keys(counts)) {
+		k.enqueue(numbered(tenant, counts[tenant], func(j *core.Job) { j.Tenant = tenant })...)
 	}
 }
 

@@ -23,7 +23,9 @@ func pauseRules() []rule {
 		}),
 		queueRule("TargetsAreApart", func(k *queueKit) {
 			targets := []core.PauseTarget{
-				sinkTarget, {Scope: core.PauseTenant, Name: sinkName}, {Scope: core.PauseDomain, Name: sinkName},
+				sinkTarget,
+				{Scope: core.PauseTenant, Name: sinkName},
+				{Scope: core.PauseDomain, Name: sinkName},
 				{Scope: core.PauseTenant, Name: "other"},
 			}
 			for i, target := range targets {

@@ -152,7 +152,64 @@ func takeBackRules() []rule {
 			req.Reservations = &reservations{}
 			k.takeBack(req, core.TakeBackResult{Ready: 1})
 		}, elapsing, inspecting),
+		// What happens while Reservations are asked stands.
+		queueRule("SettledMeanwhileIsLeft", func(k *queueKit) {
+			for kind, name := range kindNames {
+				r := k.enqueueOne(name)
+				got := k.claimOne(name)
+				k.elapse(lapse)
+				k.takeBackWhile(func() { k.settle(core.Settlement{Kind: kind, Failure: refusal, Delay: 1000 * time.Hour}, got) })
+				if info := k.wantState(r.ID, settledStates[kind]); info.Redeliveries != 0 {
+					k.Errorf("%s counts %d redeliveries", name, info.Redeliveries)
+				}
+			}
+		}, elapsing, inspecting),
+		queueRule("ExtendedMeanwhileIsLeft", func(k *queueKit) {
+			k.enqueueOne("a")
+			got := k.claimOne("a")
+			k.elapse(lapse)
+			k.takeBackWhile(func() { k.wantLost(k.extend(k.second, got)) })
+			k.settle(core.Settlement{Kind: core.Complete}, got)
+		}, elapsing),
+		queueRule("LentAgainMeanwhileIsLeft", func(k *queueKit) {
+			k.enqueueOne("a")
+			stale := k.claimOne("a")
+			k.elapse(lapse)
+			var holder *core.Claimed
+			k.takeBackWhile(func() {
+				k.settle(core.Settlement{Kind: core.GiveBack}, stale)
+				holder = k.claimOne("a")
+			})
+			k.settle(core.Settlement{Kind: core.Complete}, holder)
+		}, elapsing),
 		queueRule("SettledJobIsNeverOverwritten", checkTakeBackRace, elapsing, inspecting),
+	}
+}
+
+// during are Reservations that say that everything was begun, after something
+// else has happened.
+type during func()
+
+func (d during) Reserved(_ context.Context, ids []string) (map[string]bool, error) {
+	d()
+	begun := map[string]bool{}
+	for _, id := range ids {
+		begun[id] = true
+	}
+	return begun, nil
+}
+
+// takeBackWhile fails unless TakeBack finds nothing to take, since something
+// happens after it has looked.
+func (k *queueKit) takeBackWhile(happens func()) {
+	k.Helper()
+	asked := 0
+	k.takeBack(core.TakeBackRequest{NoRepeat: []string{sinkName}, Reservations: during(func() {
+		asked++
+		happens()
+	})}, core.TakeBackResult{})
+	if asked != 1 {
+		k.Fatalf("the reservations were asked %d times, want once", asked)
 	}
 }
 

@@ -178,8 +178,9 @@ func (w *watch) stop() {
 	w.once.Do(func() {
 		w.cancel()
 		select {
-		case <-w.done:
-		case <-time.After(w.k.h.Timeout):
+		case err := <-w.done:
+			w.k.Logf("Watch ended: %v", err)
+		case <-time.After(w.k.h.Timeout / 10):
 			w.k.Error("Watch goes on after the end of its context")
 		}
 	})
