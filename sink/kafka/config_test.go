@@ -172,3 +172,14 @@ func TestOnlyTopicsOfValidEventsAreRemembered(t *testing.T) {
 		})
 	}
 }
+
+func TestTopicNameIsNotMadeBeyondItsLimit(t *testing.T) {
+	t.Parallel()
+	var w nameWriter
+	for range 300 {
+		_, _ = w.Write([]byte("xx"))
+	}
+	if n := len(w.name); n != maxNameBytes-1 {
+		t.Errorf("%d bytes were made, want %d", n, maxNameBytes-1)
+	}
+}

@@ -84,23 +84,27 @@ func TestEventThatFailsEarlyComesAfterAnEarlierFailure(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
-			c := fake(t, []string{"order.placed"})
+			c := fake(t, []string{"order.placed", "order.paid"})
 			if err := c.CreateTopic("small", 1, map[string]string{"max.message.bytes": "3000"}); err != nil {
 				t.Fatal(err)
 			}
-			refuse(c, func(s sent) int16 {
+			seen := refuse(c, func(s sent) int16 {
 				if s.has("good-2") {
 					return 44
 				}
 				return 0
 			})
 			s := open(t, Config{Brokers: c.ListenAddrs(), MaxMessageBytes: 5000})
-			leases := []core.Lease{lease("good-2", "K"), lease("bad", "K"), lease("late", "K")}
-			way.spoil(&leases[1].Event)
+			leases := []core.Lease{lease("good-1", "K"), lease("good-2", "K"), lease("middle", "K"), lease("bad", "K"), lease("late", "K")}
+			leases[1].Event.Type = "order.paid" // alone in its record set
+			way.spoil(&leases[3].Event)
 			results := s.Deliver(t.Context(), leases)
-			want := []core.Outcome{core.Refused, core.NotAttempted, core.NotAttempted}
+			want := []core.Outcome{core.Delivered, core.Refused, core.NotAttempted, core.NotAttempted, core.NotAttempted}
 			if got := outcomes(results); !slices.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)
+			}
+			if n := len(seen.all()); n != 2 {
+				t.Errorf("%d record sets were sent, want two", n)
 			}
 		})
 	}
