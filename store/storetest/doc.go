@@ -10,6 +10,10 @@
 //		})
 //	}
 //
+// Run tests the log, and the queue where the Harness has one; RunQueue tests
+// the queue alone. Broken stores, each of which must fail exactly the rules
+// named for it, test the suite itself.
+//
 // The rules that need more than a store can do by itself, such as a document
 // that no event can be read from, need the matching field of the Harness; their
 // subtests are skipped without it, and name the field.
