@@ -48,6 +48,7 @@ func TestBrokerRestartsLoseNothing(t *testing.T) {
 	for round := range scale(1, 5) {
 		t.Run(fmt.Sprintf("round-%02d", round+1), func(t *testing.T) {
 			s := newStage(t, servers{brokers: broker.Brokers()}, mongostore.Config{})
+			s.config.RouteOptions = append(s.config.RouteOptions, "outage_backoff: {initial: 200ms, max: 1s}")
 			w := s.workload(scale(2000, 20_000), scale(100, 500))
 			w.Seed += uint64(round)
 			w.PerSecond = scale(150.0, 500)

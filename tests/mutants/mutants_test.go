@@ -32,7 +32,8 @@ type mutant struct {
 	long bool
 }
 
-// timeout of a suite: one that hangs has noticed too.
+// timeout of a suite: one that hangs has noticed too. Those that only a soak
+// runs have three times as long.
 const timeout = 2 * time.Minute
 
 func TestEachRemovedSafeguardIsNoticed(t *testing.T) {
@@ -88,9 +89,13 @@ func (m mutant) test(t *testing.T) (out string, failed bool) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 
-	ctx, cancel := context.WithTimeout(t.Context(), timeout+time.Minute)
+	limit := timeout
+	if m.long {
+		limit *= 3
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit+time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-timeout", timeout.String(), "-run", m.run, m.suite)
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-timeout", limit.String(), "-run", m.run, m.suite)
 	cmd.Dir = root(t)
 	// By environment, so that a relay that the suite builds has it too.
 	cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+filepath.Join(dir, "overlay.json"), "OUTBOX_REQUIRE_SERVICES=1", "OUTBOX_SOAK=")
