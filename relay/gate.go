@@ -82,9 +82,14 @@ func (t *term) passGate(now time.Time, n tally) {
 	if n[core.Delivered] > 0 {
 		t.passes++
 	}
-	// An answer about one event shows that the sink as a whole answers.
-	if n[core.Delivered]+n[core.Refused]+n[core.Rejected] == 0 {
-		if t.gate.rounds > 0 {
+	answered := n[core.Delivered]
+	if t.gate.rounds == 0 {
+		// An answer about one event shows that the sink as a whole answers; but
+		// in an outage the sink may know it without asking anybody.
+		answered += n[core.Refused] + n[core.Rejected]
+	}
+	if answered == 0 {
+		if t.gate.rounds > 0 && n[core.Refused]+n[core.Rejected] == 0 {
 			t.gate.shut(now)
 		}
 		return

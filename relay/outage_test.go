@@ -345,3 +345,35 @@ func TestAnEventAtWhichTheSinkPanicsHoldsItsKeyAndNoOther(t *testing.T) {
 		r.stop()
 	})
 }
+
+func TestEachKeyThatWaitsIsTold(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.append("a1", "b1", "c1")
+		k.sink.answers(func(l core.Lease, _ int) core.Result { return refused("no topic " + l.Event.ID) })
+		r := k.start()
+		pass(10 * time.Second)
+		equal(t, "lines at first", k.log.with(slog.LevelWarn, "its key waits"), 1)
+		pass(20 * time.Minute)
+		equal(t, "lines in the end", k.log.with(slog.LevelWarn, "its key waits"), 3)
+		r.stop()
+	})
+}
+
+func TestAnAnswerAboutOneEventEndsNoOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.append("a1")
+		k.sink.answers(func(l core.Lease, _ int) core.Result {
+			if l.Event.AggregateID == "a" {
+				return refused("known without asking") // as a sink may from what it remembers
+			}
+			return outcome(core.Unavailable)
+		})
+		r := k.start()
+		pass(time.Second)
+		k.append("b1")
+		pass(20 * time.Minute)
+		equal(t, "lines that tell the end", k.log.with(slog.LevelInfo, "the sink works again"), 0)
+		equal(t, "lines that tell the outage", k.log.with(slog.LevelWarn, "the sink takes nothing"), 1)
+		r.stop()
+	})
+}

@@ -9,17 +9,21 @@ import (
 )
 
 // trouble tells people once when a thing begins to fail and once when all of it
-// works again. Several operations may fail beside each other.
+// works again. Several operations may fail beside each other; another one that
+// begins to fail is told at most once in troubleQuiet.
 type trouble struct {
 	log        *slog.Logger
 	begin, end string // the lines to log
 
 	any     atomic.Bool // so that ok costs nothing while all is well
 	mu      sync.Mutex
-	failing map[string]struct{}
+	failing map[string]bool // whether a line told it
 	since   time.Time
+	told    time.Time // when the last line was logged
 	last    error
 }
+
+const troubleQuiet = time.Minute
 
 // failed tells that the operation failed. attrs go with the line if it is the
 // first.
@@ -27,14 +31,23 @@ func (t *trouble) failed(op string, err error, attrs ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failing == nil {
-		t.failing = map[string]struct{}{}
+		t.failing = map[string]bool{}
 	}
-	if len(t.failing) == 0 {
-		t.since = time.Now()
+	now := time.Now()
+	first := len(t.failing) == 0
+	if first {
+		t.since = now
 		t.any.Store(true)
-		t.log.Warn(t.begin, append([]any{"error", err}, attrs...)...)
 	}
-	t.failing[op] = struct{}{}
+	told := t.failing[op]
+	if first || !told && now.Sub(t.told) >= troubleQuiet {
+		if !first {
+			attrs = append(attrs, "failing", len(t.failing))
+		}
+		t.log.Warn(t.begin, append([]any{"error", err}, attrs...)...)
+		told, t.told = true, now
+	}
+	t.failing[op] = told
 	t.last = err
 }
 
@@ -66,7 +79,7 @@ func (t *trouble) collapse(op string) {
 	defer t.mu.Unlock()
 	if len(t.failing) > 0 {
 		clear(t.failing)
-		t.failing[op] = struct{}{}
+		t.failing[op] = true
 	}
 }
 
