@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -46,6 +47,9 @@ var _ core.Log = (*Store)(nil)
 // once before the first Append, or run `outbox indexes`. Every problem of the
 // configuration is reported at once.
 func New(db *mongo.Database, cfg Config) (*Store, error) {
+	if db == nil {
+		return nil, errors.New("making a MongoDB store: the database is nil: pass client.Database(name)")
+	}
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
