@@ -123,10 +123,7 @@ func (s *Store) claimOne(ctx context.Context, req core.ClaimRequest) ([]*core.Cl
 		sent := time.Now()
 		var raw bson.Raw
 		err := s.withHint(ctx, q.hint(), func(hint any) (err error) {
-			opts := options.FindOneAndUpdate().SetSort(claimOrder).SetReturnDocument(options.After)
-			if hint != nil {
-				opts.SetHint(hint)
-			}
+			opts := options.FindOneAndUpdate().SetSort(claimOrder).SetReturnDocument(options.After).SetHint(hint)
 			raw, err = s.jobs.FindOneAndUpdate(ctx, q.filter(), lending(req, token), opts).Raw()
 			return err
 		})

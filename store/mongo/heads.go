@@ -73,14 +73,11 @@ func (s *Store) heads(ctx context.Context, req core.ClaimRequest) ([]head, error
 // find reads the first jobs that a query matches: whole, or what a claim needs.
 // complete is false when they are too many bytes for one answer of the server.
 func (s *Store) find(ctx context.Context, q query, limit int, whole bool) (found []head, complete bool, err error) {
-	opts := options.Find().SetSort(claimOrder).SetLimit(int64(limit)).SetBatchSize(batchSize(limit))
-	if !whole {
-		opts.SetProjection(headFields)
-	}
 	var cur *mongo.Cursor
 	err = s.withHint(ctx, q.hint(), func(hint any) (err error) {
-		if hint != nil {
-			opts.SetHint(hint)
+		opts := options.Find().SetSort(claimOrder).SetLimit(int64(limit)).SetBatchSize(batchSize(limit)).SetHint(hint)
+		if !whole {
+			opts.SetProjection(headFields)
 		}
 		cur, err = s.queue.latest.Find(ctx, q.filter(), opts)
 		return err
@@ -182,7 +179,9 @@ func (q query) hint() bson.D {
 
 func (q query) filter() bson.D {
 	if q.at == nil {
-		return q.mine(bson.E{Key: "rank", Value: bson.D{{Key: "$gte", Value: q.key.from}, {Key: "$lte", Value: lastRank}}}, isDue())
+		// A range, also where it holds one class alone: the server sorts by the
+		// index then for several values of tenant, too.
+		return q.mine(bson.E{Key: "rank", Value: bson.D{{Key: "$gte", Value: q.key.from}, {Key: "$lt", Value: lastRank + 1}}}, isDue())
 	}
 	here := q.mine(bson.E{Key: "rank", Value: q.at.rank},
 		bson.E{Key: "available_at", Value: bson.DateTime(0)}, bson.E{Key: "seq", Value: op("$gte", q.at.seq)})

@@ -43,12 +43,10 @@ func (s *Store) jobIndexes() []wantedIndex {
 			expire: &expire, why: "completed jobs are removed by it",
 		},
 		{
-			coll: s.jobs, name: "outbox_failed", keys: bson.D{{Key: "state", Value: 1}, {Key: "expire_at", Value: 1}}, partial: in(core.JobFailed),
-			why: "failed jobs are listed and removed by it",
-		},
-		{
-			coll: s.jobs, name: "outbox_unknown", keys: bson.D{{Key: "state", Value: 1}, {Key: "finished_at", Value: 1}}, partial: in(core.JobUnknown),
-			why: "jobs of unknown outcome are listed by it",
+			coll: s.jobs, name: "outbox_failed",
+			keys:    bson.D{{Key: "state", Value: 1}, {Key: "finished_at", Value: 1}, {Key: "expire_at", Value: 1}},
+			partial: bson.D{{Key: "state", Value: op("$in", bson.A{core.JobFailed, core.JobUnknown})}},
+			why:     "jobs that failed, or whose outcome is unknown, are listed and removed by it",
 		},
 	}
 }
