@@ -145,7 +145,7 @@ var mustFail = map[string]map[string]string{
 			StaleReleaseBeforeTheSameOwnerFreesNothing StaleRenewBeforeTheSameOwnerWritesNothing
 			StaleSaveBeforeTheSameOwnerWritesNothing StaleSuspectBeforeTheSameOwnerWritesNothing`,
 		"Park":   "QueuedForTheSameOwner",
-		"Poison": "FruitlessTermsAreCountedForAnotherOwner FruitlessTermsAreCountedForTheSameOwner SuspectIsNoted",
+		"Poison": "FruitlessTermsAreCountedForAnotherOwner FruitlessTermsAreCountedForTheSameOwner SuspectIsNoted SuspectIsTakenBack",
 	},
 	"StealsRunningLeases": {
 		"Lease": `
@@ -225,7 +225,7 @@ var mustFail = map[string]map[string]string{
 		"Park":    "QueuedForTheNextHolder QueuedForTheSameOwner TwiceChangesNothing",
 		"Poison": `
 			AnotherSuspectStartsAnew FruitlessTermsAreCountedForAnotherOwner
-			FruitlessTermsAreCountedForTheSameOwner ProgressEndsTheCount SuspectIsNoted`,
+			FruitlessTermsAreCountedForTheSameOwner ProgressEndsTheCount SuspectIsNoted SuspectIsTakenBack`,
 		"Model": "RandomOperationsMatchIt",
 	},
 	"BeginsAtTheBeginning": {
