@@ -31,9 +31,9 @@ services-down: $(BIN)/services ## stop what `make services` started
 test: $(BIN)/services ## all tests, on real services of their own
 	@OUTBOX_REQUIRE_SERVICES=1 $(BIN)/services run -- scripts/test $(PKGS)
 
-demo: ## relay and broker are killed under load; then everything is counted
+demo: $(BIN)/services ## relay and broker are killed under load; then everything is counted
 	@go build -o $(BIN)/demo ./examples/demo
-	@$(BIN)/demo
+	@$(BIN)/services run -only mongodb -- $(BIN)/demo
 
 lint: ## golangci-lint, go vet, formatting, go.mod, known vulnerabilities
 	@scripts/lint

@@ -164,7 +164,16 @@ func TestRunPassesSignalsAndStopsItsServers(t *testing.T) {
 
 func TestUpTwiceReturnsTheRunningServersAndDownStopsThem(t *testing.T) {
 	servicetest.NeedMongod(t)
-	t.Setenv("MONGODB_URL", "mongodb://given.example/")
+	given, err := services.StartMongod(t.Context(), services.MongodConfig{Standalone: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := given.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("MONGODB_URL", given.URL())
 	t.Setenv("MONGODB_STANDALONE_URL", "")
 	dir := t.TempDir()
 	t.Cleanup(func() {
@@ -177,7 +186,7 @@ func TestUpTwiceReturnsTheRunningServersAndDownStopsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(first) != 2 || first[0].Value != "mongodb://given.example/" {
+	if len(first) != 2 || first[0].Value != given.URL() {
 		t.Fatalf("up gave %v, want the given replica set and a standalone", first)
 	}
 	pids := processesOf(t, dir)

@@ -25,7 +25,7 @@ func Run(ctx context.Context, selection Selection, command []string) (status int
 	defer signal.Stop(signals)
 
 	wanted := selection.missing()
-	servers, err := startUnlessSignalled(ctx, signals, wanted, selection.Ports)
+	servers, err := startUnlessSignalled(ctx, signals, wanted, selection)
 	if err != nil {
 		return 0, err
 	}
@@ -44,8 +44,9 @@ func Run(ctx context.Context, selection Selection, command []string) (status int
 	return runCommand(cmd, signals)
 }
 
-// startUnlessSignalled is startAll that a signal ends.
-func startUnlessSignalled(ctx context.Context, signals <-chan os.Signal, wanted []kind, ports map[string]int) ([]server, error) {
+// startUnlessSignalled is startAll that a signal ends. Before that, what the
+// environment names must answer.
+func startUnlessSignalled(ctx context.Context, signals <-chan os.Signal, wanted []kind, selection Selection) ([]server, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	started := make(chan struct{})
@@ -57,7 +58,10 @@ func startUnlessSignalled(ctx context.Context, signals <-chan os.Signal, wanted 
 		case <-started:
 		}
 	}()
-	return startAll(ctx, wanted, ports, func(name string) (*folder, error) { return newFolder(ctx, name) })
+	if err := useGiven(ctx, selection.given()); err != nil {
+		return nil, err
+	}
+	return startAll(ctx, wanted, selection.Ports, func(name string) (*folder, error) { return newFolder(ctx, name) })
 }
 
 // runCommand runs a command to its end and passes signals on.

@@ -18,6 +18,8 @@ type kind struct {
 	start    func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error)
 }
 
+const kafkaVariable = "KAFKA_BROKERS"
+
 var kinds = []kind{
 	{"mongodb", "MONGODB_URL", func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
 		return startMongod(ctx, MongodConfig{Port: port, CacheMB: 1024}, newFolder)
@@ -25,7 +27,7 @@ var kinds = []kind{
 	{"standalone", "MONGODB_STANDALONE_URL", func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
 		return startMongod(ctx, MongodConfig{Standalone: true, Port: port}, newFolder)
 	}},
-	{"kafka", "KAFKA_BROKERS", func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
+	{"kafka", kafkaVariable, func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
 		return startKafka(ctx, KafkaConfig{Port: port, Throughput: true}, newFolder)
 	}},
 }

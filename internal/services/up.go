@@ -22,10 +22,14 @@ type record struct {
 
 // Up provides the selected servers and leaves them running in the background,
 // with everything they write below dir. Those that run there already stay as
-// they are; one that the environment names is used instead of starting one.
+// they are; one that the environment names is used instead of starting one,
+// and must answer.
 // It returns the variables that name all of them.
 func Up(ctx context.Context, dir string, selection Selection) ([]Variable, error) {
 	if err := selection.validate(); err != nil {
+		return nil, err
+	}
+	if err := useGiven(ctx, selection.given()); err != nil {
 		return nil, err
 	}
 	dir, lock, err := openRun(ctx, dir)

@@ -79,10 +79,37 @@ func execute(args []string, out io.Writer) (int, error) {
 		variables, err := services.Running(ctx, *dir)
 		return 0, export(out, variables, err)
 	case "down":
-		return 0, services.Down(ctx, *dir)
+		return 0, down(ctx, *dir)
 	}
 	flags.Usage()
 	return 2, fmt.Errorf("there is no command %q", args[0])
+}
+
+// down stops what up started.
+func down(ctx context.Context, dir string) error {
+	stopped, err := services.Running(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err := services.Down(ctx, dir); err != nil {
+		return err
+	}
+	remind(os.Stderr, stopped, os.Getenv)
+	return nil
+}
+
+// remind tells which variables name servers that were stopped: a shell that
+// evaluated the lines of up still has them.
+func remind(w io.Writer, stopped []services.Variable, getenv func(string) string) {
+	var names []string
+	for _, v := range stopped {
+		if getenv(v.Name) == v.Value {
+			names = append(names, v.Name)
+		}
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(w, "services: variables of this shell still point there; run: unset %s\n", strings.Join(names, " "))
+	}
 }
 
 // tools provides kcat. Only few need it, so its lack stops nobody.
@@ -117,7 +144,7 @@ func parseSelection(only, ports string) (services.Selection, error) {
 		name, text, _ := strings.Cut(pair, "=")
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || port == 0 {
-			return selection, fmt.Errorf("reading the port %q: want name=number", pair)
+			return selection, fmt.Errorf("reading the port %q: want name=number, separated by commas", pair)
 		}
 		selection.Ports[name] = int(port)
 	}
