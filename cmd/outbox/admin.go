@@ -32,7 +32,7 @@ type admin struct {
 func listenAdmin(address string, metrics http.Handler, ready func() verdict, redactor config.Redactor, logger *slog.Logger) (*admin, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("opening the admin listener: %w", err)
+		return nil, fmt.Errorf("opening the admin listener: %w; free the address or change admin.listen", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)

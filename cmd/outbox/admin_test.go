@@ -49,7 +49,7 @@ func TestAdminListener(t *testing.T) {
 	if status, _ := get(t, base+"/debug/pprof/"); status != http.StatusNotFound {
 		t.Errorf("an unknown page: %d", status)
 	}
-	if _, err := listenAdmin(a.address(), page, nil, config.Redactor{}, logger); err == nil || !strings.HasPrefix(err.Error(), "opening the admin listener: ") {
+	if _, err := listenAdmin(a.address(), page, nil, config.Redactor{}, logger); err == nil || !strings.HasPrefix(err.Error(), "opening the admin listener: ") || !strings.Contains(err.Error(), "admin.listen") {
 		t.Errorf("the same address twice: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gooutbox/outbox/core"
 	"github.com/gooutbox/outbox/internal/config"
+	"github.com/gooutbox/outbox/relay"
 )
 
 func (p *program) checkCommand() *cobra.Command {
@@ -48,16 +49,20 @@ func (p *program) checkCommand() *cobra.Command {
 
 func (p *program) check(ctx context.Context, file *config.File, timeout time.Duration, found *findings) {
 	parts := parts{logger: newLogger(p.stderr, config.Log{Level: "error", Format: "text"}, p.redactor), meters: noop.NewMeterProvider()}
+	var sample []core.Event
+	var sampleErr error
 	func() {
 		ctx, cancel := withTimeout(ctx, timeout)
 		defer cancel()
 		s, err := openStore(ctx, file, parts)
 		if err != nil {
 			found.fail(file.Store.Type, err.Error(), "")
+			sampleErr = err
 			return
 		}
 		defer func() { _ = closeStore(s) }()
 		s.check(ctx, file, found)
+		sample, sampleErr = s.newest(ctx, sampleSize)
 	}()
 	sinks, err := openSinks(file, parts)
 	if err != nil {
@@ -66,24 +71,56 @@ func (p *program) check(ctx context.Context, file *config.File, timeout time.Dur
 	}
 	defer func() { _ = closeSinks(sinks) }()
 	for _, name := range slices.Sorted(maps.Keys(sinks)) {
-		checkSink(ctx, name, sinks[name], timeout, found)
+		if !checkSink(ctx, name, sinks[name], timeout, found) {
+			continue
+		}
+		if options, ok := file.Sinks[name].Options.(sampled); ok {
+			options.checkSample(ctx, name, leasesFor(file, name, sample), sampleErr, timeout, found)
+		}
 	}
 }
 
-func checkSink(ctx context.Context, name string, sink core.Sink, timeout time.Duration, found *findings) {
+// sampleSize is how many of the newest events of the log are looked at.
+const sampleSize = 200
+
+// sampled is implemented by the options of sinks whose destinations depend on
+// the events.
+type sampled interface {
+	// checkSample looks whether the destinations of events of the log are there.
+	// sampleErr tells why none could be read.
+	checkSample(ctx context.Context, sink string, sample []core.Lease, sampleErr error, timeout time.Duration, found *findings)
+}
+
+// leasesFor returns the events that a route brings to the sink.
+func leasesFor(file *config.File, sink string, events []core.Event) []core.Lease {
+	var leases []core.Lease
+	for _, r := range file.Routes {
+		match := relay.Match{Aggregates: r.Match.Aggregates, Types: r.Match.Types}
+		for i := range events {
+			if r.Sink == sink && match.Matches(&events[i]) {
+				leases = append(leases, core.Lease{Event: events[i], Route: r.Name})
+			}
+		}
+	}
+	return leases
+}
+
+// checkSink tells whether the sink answers.
+func checkSink(ctx context.Context, name string, sink core.Sink, timeout time.Duration, found *findings) bool {
 	label := "sink " + name
 	checker, ok := sink.(core.Checker)
 	if !ok {
 		found.ok(label, "can't be checked before the first event")
-		return
+		return true
 	}
 	ctx, cancel := withTimeout(ctx, timeout)
 	defer cancel()
 	if err := checker.Check(ctx); err != nil {
 		found.fail(label, err.Error(), "")
-		return
+		return false
 	}
 	found.ok(label, "answers, and takes events")
+	return true
 }
 
 // withTimeout ends ctx after the time, and says so in its error.

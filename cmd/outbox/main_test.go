@@ -77,7 +77,8 @@ func TestWrongArgumentsEndWithTheirOwnStatus(t *testing.T) {
 	}{
 		{[]string{"rellay"}, `outbox: unknown command "rellay" for "outbox"; outbox --help lists the commands`},
 		{[]string{"relay", "now"}, `outbox: unknown command "now" for "outbox relay"; outbox --help lists the commands`},
-		{[]string{"relay", "--confg", "x"}, "outbox: unknown flag: --confg"},
+		{[]string{"relay", "--confg", "x"}, "outbox: unknown flag: --confg; see outbox relay --help"},
+		{[]string{"check"}, "outbox: reading the configuration: open outbox.yaml: no such file or directory; name it with --config"},
 		{[]string{"relay", "-c", "/nowhere/outbox.yaml"}, "outbox: reading the configuration: open /nowhere/outbox.yaml: no such file or directory"},
 	} {
 		status, stdout, stderr := outbox(t, c.args...)

@@ -147,6 +147,10 @@ type mongoStore struct {
 	*mongostore.Store
 	client  *mongo.Client
 	options *mongoOptions
+	// replicaSet is the name that the address asks for, tls whether the
+	// connections are to be encrypted.
+	replicaSet string
+	tls        bool
 }
 
 // selectionTimeout is how long an operation waits for a server where the
@@ -183,7 +187,36 @@ func (o *mongoOptions) open(_ context.Context, p parts) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &mongoStore{Store: s, client: client, options: o}, nil
+	found := &mongoStore{Store: s, client: client, options: o, tls: opts.TLSConfig != nil}
+	if opts.ReplicaSet != nil {
+		found.replicaSet = *opts.ReplicaSet
+	}
+	return found, nil
+}
+
+// ping asks the server whether it answers. The error says what is known of the
+// reason.
+func (s *mongoStore) ping(ctx context.Context) error {
+	err := s.client.Ping(ctx, nil)
+	if hint := s.hint(err); hint != "" {
+		return fmt.Errorf("%w; %s", err, hint)
+	}
+	return err
+}
+
+// hint says what the driver's words for a wrong address mean, or nothing.
+func (s *mongoStore) hint(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	switch {
+	case s.replicaSet != "" && strings.Contains(text, "Type: ReplicaSetNoPrimary, Servers: []"):
+		return "no member calls its set " + s.replicaSet + ": check replicaSet= in store.mongodb.uri"
+	case s.tls && strings.Contains(text, "EOF"):
+		return "does this port speak TLS?"
+	}
+	return ""
 }
 
 func (s *mongoStore) close(ctx context.Context) error {

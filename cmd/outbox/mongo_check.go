@@ -66,6 +66,9 @@ func (s *mongoStore) checkConnection(ctx context.Context, found *findings) (hell
 	if ce, ok := errors.AsType[mongo.CommandError](err); ok && (ce.Code == 18 || ce.Code == 13) {
 		advice = "check user, password and authSource in store.mongodb.uri"
 	}
+	if hint := s.hint(err); hint != "" {
+		advice = hint
+	}
 	found.fail("MongoDB", fmt.Sprintf("%s doesn't answer: %s", s.options.URI, because(ctx, err)), advice)
 	return hello, false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -78,14 +79,37 @@ func (p *program) relay(ctx context.Context, file *config.File) (err error) {
 	health.of(r)
 	info, _ := debug.ReadBuildInfo()
 	logger.Info("relay started", "version", versionLine(info), "log", store.Source(), "routes", len(file.Routes))
-	context.AfterFunc(ctx, func() {
+	said := make(chan struct{})
+	unsaid := context.AfterFunc(ctx, func() {
+		defer close(said)
 		logger.Info("relay stopping", "cause", context.Cause(ctx), "drain", time.Duration(file.Relay.Drain))
 	})
-	if err := r.Run(ctx); err != nil {
+	go greet(ctx, store, logger)
+	err = r.Run(ctx)
+	if !unsaid() {
+		<-said // a relay that does nothing may end before the line is out
+	}
+	if err != nil {
 		return err
 	}
 	logger.Info("relay stopped")
 	return nil
+}
+
+// checkHint goes with what a store or sink says when it is away.
+const checkHint = "`outbox check` tells more"
+
+// greetTimeout is after which time people who start a relay are told that its
+// store doesn't answer. The relay itself says so later, when it gave up once.
+const greetTimeout = 2 * time.Second
+
+// greet logs that the store doesn't answer, if so.
+func greet(ctx context.Context, s store, logger *slog.Logger) {
+	limited, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	if err := s.ping(limited); err != nil && ctx.Err() == nil {
+		logger.Info("the store doesn't answer yet", "error", err, "hint", checkHint)
+	}
 }
 
 // awaitStore opens the store, waiting as long as what its address needs is
@@ -99,7 +123,7 @@ func awaitStore(ctx context.Context, file *config.File, p parts, health *health)
 		}
 		health.waitsFor(err)
 		if !warned {
-			p.logger.Warn("waiting for the store", "error", err)
+			p.logger.Warn("waiting for the store", "error", err, "hint", checkHint)
 			warned = true
 		}
 		select {

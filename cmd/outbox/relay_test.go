@@ -131,6 +131,21 @@ func TestRelayWaitsForMongoDB(t *testing.T) {
 	}
 }
 
+func TestARelayStoppedWhileItWaitsSaysSoInOrder(t *testing.T) {
+	t.Parallel()
+	uri := "mongodb://" + freeAddress(t) + "/?directConnection=true&serverSelectionTimeoutMS=200"
+	p := start(t, "relay", "-c", relayConfigFile(t, uri, "shop", freeAddress(t), "t"))
+	if line := p.await("the store doesn't answer yet"); !strings.Contains(line, "outbox check") {
+		t.Errorf("no hint in %s", line)
+	}
+	p.signal(syscall.SIGTERM)
+	status, log := p.status(), p.log()
+	stopping, stopped := strings.Index(log, "relay stopping"), strings.Index(log, "relay stopped")
+	if status != exitOK || stopping < 0 || stopped < stopping {
+		t.Errorf("status %d, log:\n%s", status, log)
+	}
+}
+
 func closeIt(c io.Closer) { _ = c.Close() }
 
 // freeAddress is one at which nothing listens.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,9 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+	})
 	root.AddCommand(p.relayCommand(), p.checkCommand(), p.indexesCommand(), p.configCommand(), p.versionCommand())
 	for _, cmd := range append(root.Commands(), root) {
 		refuse := cmd.Args
@@ -50,6 +54,9 @@ func (p *program) load(path string) (*config.File, error) {
 	file, redactor, err := config.LoadFile(path, kinds(), config.Source{Getenv: os.LookupEnv})
 	p.redactor = redactor
 	if err != nil {
+		if path == defaultConfigFile && errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; name it with --config", err)
+		}
 		return nil, &usageError{err}
 	}
 	return file, nil

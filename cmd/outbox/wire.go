@@ -42,6 +42,12 @@ type store interface {
 	ensureIndexes(ctx context.Context, dryRun bool) ([]string, error)
 	// check looks for everything that a relay with these routes needs.
 	check(ctx context.Context, file *config.File, found *findings)
+	// ping returns an error if the store doesn't answer before ctx ends.
+	ping(ctx context.Context) error
+	// newest returns at most n of the newest events, with no more than what the
+	// name of a destination is made of. The order is the newest first, as far as
+	// the store knows it.
+	newest(ctx context.Context, n int) ([]core.Event, error)
 	// close ends the connections, waiting for them until ctx ends.
 	close(ctx context.Context) error
 }
