@@ -101,15 +101,21 @@ func window(found []head, spread, n int) []head {
 	return found[:min(n, len(found))]
 }
 
+var wasClaimed = op("$ne", bson.A{op("$type", "$claimed_at"), "missing"})
+
 // lending is what a claim writes into a job. A job that is ready has the token
 // of the lease that made it so, unless that was taken back: it is kept, for a
 // holder that asks late whether it had settled.
 func lending(req core.ClaimRequest, token bson.Binary) bson.A {
+	owner := any("$$REMOVE")
+	if req.Owner != "" {
+		owner = literal(req.Owner)
+	}
 	return bson.A{op("$set", bson.D{
 		{Key: "state", Value: core.JobActive},
 		{Key: "token", Value: token},
-		{Key: "settled_token", Value: "$token"},
-		{Key: "owner", Value: literal(req.Owner)},
+		{Key: "settled_token", Value: op("$cond", bson.A{wasClaimed, "$token", "$$REMOVE"})},
+		{Key: "owner", Value: owner},
 		{Key: "claimed_at", Value: "$$NOW"},
 		{Key: "lease_until", Value: leaseFromNow(req.Lease)},
 	})}

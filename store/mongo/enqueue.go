@@ -170,7 +170,7 @@ func (s *Store) jobDocument(ctx context.Context, job *core.Job, id uuid.UUID, ha
 	rank := int32(job.Priority.Rank()) //nolint:gosec // 0 to 2
 	doc := storedJob{
 		ID: uuidValue(id), Aggregate: e.Aggregate, AggregateID: e.AggregateID, Type: e.Type,
-		Payload: &bson.Binary{Data: payload}, ContentType: e.ContentType, Version: e.Version,
+		Payload: &storedPayload{Data: payload}, ContentType: e.ContentType, Version: e.Version,
 		AggregateVersion: e.AggregateVersion, Headers: sortedHeaders(e.Headers), Tenant: e.Tenant,
 		OccurredAt: cutTime(e.OccurredAt), CorrelationID: e.CorrelationID, Codec: codec, KeyID: keyID,
 		Sink: job.Sink, Priority: job.Priority.String(), Rank: &rank, DedupKey: job.DedupKey,

@@ -21,19 +21,19 @@ type storedJob struct {
 	// EventID is left out where it is the UUID in ID.
 	EventID string `bson:"event_id,omitempty"`
 
-	Aggregate        string       `bson:"aggregate,omitempty"`
-	AggregateID      string       `bson:"aggregate_id,omitempty"`
-	Type             string       `bson:"event_type,omitempty"`
-	Payload          *bson.Binary `bson:"payload,omitempty"`
-	ContentType      string       `bson:"content_type,omitempty"`
-	Version          int          `bson:"version,omitempty"`
-	AggregateVersion int64        `bson:"aggregate_version,omitempty"`
-	Headers          bson.D       `bson:"headers,omitempty"`
-	Tenant           string       `bson:"tenant,omitempty"`
-	OccurredAt       time.Time    `bson:"occurred_at,omitempty"`
-	CorrelationID    string       `bson:"correlation_id,omitempty"`
-	Codec            string       `bson:"codec,omitempty"`
-	KeyID            string       `bson:"key_id,omitempty"`
+	Aggregate        string         `bson:"aggregate,omitempty"`
+	AggregateID      string         `bson:"aggregate_id,omitempty"`
+	Type             string         `bson:"event_type,omitempty"`
+	Payload          *storedPayload `bson:"payload,omitempty"`
+	ContentType      string         `bson:"content_type,omitempty"`
+	Version          int            `bson:"version,omitempty"`
+	AggregateVersion int64          `bson:"aggregate_version,omitempty"`
+	Headers          bson.D         `bson:"headers,omitempty"`
+	Tenant           string         `bson:"tenant,omitempty"`
+	OccurredAt       time.Time      `bson:"occurred_at,omitempty"`
+	CorrelationID    string         `bson:"correlation_id,omitempty"`
+	Codec            string         `bson:"codec,omitempty"`
+	KeyID            string         `bson:"key_id,omitempty"`
 	// Document is a stored document that is no event, as it is.
 	Document bson.Raw `bson:"document,omitempty"`
 	// Reference is the _id of an event that is too large to be copied. The
@@ -68,6 +68,25 @@ type storedJob struct {
 
 	Cursor   string          `bson:"cursor,omitempty"`
 	Position *storedPosition `bson:"position,omitempty"`
+}
+
+// storedPayload is a binary that is stored also where it is empty.
+type storedPayload struct{ Data []byte }
+
+// MarshalBSONValue is that of the binary.
+func (p storedPayload) MarshalBSONValue() (typ byte, data []byte, err error) {
+	t, data, err := bson.MarshalValue(bson.Binary{Data: p.Data})
+	return byte(t), data, err
+}
+
+// UnmarshalBSONValue is the inverse of MarshalBSONValue.
+func (p *storedPayload) UnmarshalBSONValue(typ byte, data []byte) error {
+	_, content, ok := bytesOf(bson.RawValue{Type: bson.Type(typ), Value: data})
+	if !ok {
+		return errMalformed
+	}
+	p.Data = slices.Clone(content)
+	return nil
 }
 
 // jobID is the _id of a job that came from a cursor. Its fields are in this
@@ -309,7 +328,7 @@ func (s *Store) idsNamed(name string) bson.A {
 			continue
 		}
 		for _, event := range valuesNamed(name[i+1:]) {
-			ids = append(ids, bson.D{{Key: "log", Value: s.log.Name()}, {Key: "cursor", Value: name[:i]}, {Key: "event", Value: event}})
+			ids = append(ids, bson.D{{Key: "log", Value: s.cfg.Collection}, {Key: "cursor", Value: name[:i]}, {Key: "event", Value: event}})
 		}
 	}
 	return ids

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -51,36 +50,53 @@ func (s *Store) jobIndexes() []wantedIndex {
 	}
 }
 
+// retentionID is the _id of the document in <log>_meta that holds for how long
+// jobs were kept when EnsureIndexes ran last.
+const retentionID = "retention"
+
+type storedRetention struct {
+	Completed int64 `bson:"completed_ms"`
+	Failed    int64 `bson:"failed_ms"`
+}
+
 // adaptRetention lets jobs that ended while the retention was shorter stay as
 // long as those that end now. One that was lowered takes nothing back.
 func (s *Store) adaptRetention(ctx context.Context) error {
-	for _, r := range []struct {
-		state core.JobState
-		keep  time.Duration
-	}{{core.JobCompleted, s.cfg.CompletedRetention}, {core.JobFailed, s.cfg.FailedRetention}} {
-		id := "retention of " + string(r.state) + " jobs"
-		var meta struct {
-			Millis int64 `bson:"ms"`
+	id := bson.D{{Key: "_id", Value: retentionID}}
+	var last storedRetention
+	err := s.meta.FindOne(ctx, id).Decode(&last)
+	isNew := errors.Is(err, mongo.ErrNoDocuments)
+	if err != nil && !isNew {
+		return fmt.Errorf("reading the retention of jobs: %w", err)
+	}
+	now := storedRetention{Completed: s.cfg.CompletedRetention.Milliseconds(), Failed: s.cfg.FailedRetention.Milliseconds()}
+	if now == last {
+		return nil
+	}
+	if !isNew && now.Completed > last.Completed {
+		if err := s.keepLonger(ctx, core.JobCompleted, now.Completed); err != nil {
+			return err
 		}
-		err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(&meta)
-		if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
-			return fmt.Errorf("reading the %s: %w", id, err)
+	}
+	if !isNew && now.Failed > last.Failed {
+		if err := s.keepLonger(ctx, core.JobFailed, now.Failed); err != nil {
+			return err
 		}
-		if err == nil && r.keep.Milliseconds() > meta.Millis {
-			_, err := s.jobs.UpdateMany(ctx,
-				bson.D{{Key: "state", Value: r.state}, {Key: "expire_at", Value: op("$gt", bson.DateTime(0))}},
-				bson.A{op("$set", bson.D{{Key: "expire_at", Value: op("$max", bson.A{
-					"$expire_at", op("$add", bson.A{"$finished_at", r.keep.Milliseconds()}),
-				})}})})
-			if err != nil {
-				return fmt.Errorf("raising the %s: %w", id, err)
-			}
-		}
-		_, err = s.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}},
-			bson.D{{Key: "$set", Value: bson.D{{Key: "ms", Value: r.keep.Milliseconds()}}}}, options.UpdateOne().SetUpsert(true))
-		if err != nil {
-			return fmt.Errorf("noting the %s: %w", id, err)
-		}
+	}
+	if _, err := s.meta.UpdateOne(ctx, id, bson.D{{Key: "$set", Value: now}}, options.UpdateOne().SetUpsert(true)); err != nil {
+		return fmt.Errorf("noting the retention of jobs: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) keepLonger(ctx context.Context, state core.JobState, ms int64) error {
+	_, err := s.jobs.UpdateMany(ctx,
+		bson.D{{Key: "state", Value: state}, {Key: "expire_at", Value: op("$gt", bson.DateTime(0))}},
+		bson.A{op("$set", bson.D{{Key: "expire_at", Value: op("$max", bson.A{
+			"$expire_at", op("$add", bson.A{"$finished_at", ms}),
+		})}})})
+	if err != nil {
+		return fmt.Errorf("raising the retention of %s jobs: %w", state, err)
 	}
 	return nil
 }

@@ -149,7 +149,7 @@ func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer b
 		if err != nil {
 			return nil, err
 		}
-		job.Payload, job.Codec, job.KeyID = &bson.Binary{Data: payload}, codec, keyID
+		job.Payload, job.Codec, job.KeyID = &storedPayload{Data: payload}, codec, keyID
 	}
 	doc, err := bson.Marshal(job)
 	if err == nil && len(doc) <= maxDocumentBytes {
