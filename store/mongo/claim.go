@@ -165,8 +165,10 @@ func (s *Store) lend(ctx context.Context, req core.ClaimRequest, found []head) (
 	}
 	sent := time.Now()
 	res, err := s.jobs.UpdateMany(ctx, bson.D{
-		{Key: "_id", Value: op("$in", ids)}, {Key: "state", Value: core.JobReady},
-		{Key: "claimed_at", Value: op("$in", times)}, isDue(),
+		{Key: "_id", Value: op("$in", ids)},
+		{Key: "state", Value: core.JobReady},
+		{Key: "claimed_at", Value: op("$in", times)},
+		isDue(),
 	}, lending(req, token), options.UpdateMany().SetHint(byID))
 	if err != nil {
 		s.undo(ctx, bson.D{

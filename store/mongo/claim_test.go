@@ -121,8 +121,11 @@ func TestAClaimExaminesLittleMoreThanItTakes(t *testing.T) {
 		}
 	}
 	n, docs, plan := scanned(t, s, bson.D{
-		{Key: "findAndModify", Value: s.jobs.Name()}, {Key: "query", Value: query{key: keyOf(core.ClaimRequest{Sink: "mail"}, 0)}.filter()},
-		{Key: "sort", Value: claimOrder}, {Key: "update", Value: lending(core.ClaimRequest{Lease: time.Minute}, newToken())}, {Key: "hint", Value: readyIndex},
+		{Key: "findAndModify", Value: s.jobs.Name()},
+		{Key: "query", Value: query{key: keyOf(core.ClaimRequest{Sink: "mail"}, 0)}.filter()},
+		{Key: "sort", Value: claimOrder},
+		{Key: "update", Value: lending(core.ClaimRequest{Lease: time.Minute}, newToken())},
+		{Key: "hint", Value: readyIndex},
 	})
 	if n > 2 || docs > 1 {
 		t.Errorf("a claim of one: %d keys, %d documents: %s", n, docs, plan)

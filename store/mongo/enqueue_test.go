@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -193,7 +194,7 @@ func TestPayloadsAreSealedAndTheirHashIsKeyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := keyedMail("k", "abc")
-	if _, sum := job.Lookup("hash").Binary(); string(sum) == string(plain.hashJob(&want).sum.Data) {
+	if _, sum := job.Lookup("hash").Binary(); bytes.Equal(sum, plain.hashJob(&want).sum.Data) {
 		t.Error("the hash can be found by guessing")
 	}
 	if r := enqueue(t, s, keyedMail("k", "abc"), keyedMail("k", "other")); r[0].Mismatch || !r[1].Mismatch {

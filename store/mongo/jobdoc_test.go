@@ -157,8 +157,11 @@ func TestWhatIsNoJobIsRejectedForGood(t *testing.T) {
 	}
 	s.cfg.Codec = reverse{openErr: errors.New("the key service is down")}
 	sealed := marshal(t, bson.D{
-		{Key: "_id", Value: "a"}, {Key: "event_type", Value: "t"}, {Key: "payload", Value: "x"},
-		{Key: "codec", Value: "reverse"}, {Key: "key_id", Value: "key of a"},
+		{Key: "_id", Value: "a"},
+		{Key: "event_type", Value: "t"},
+		{Key: "payload", Value: "x"},
+		{Key: "codec", Value: "reverse"},
+		{Key: "key_id", Value: "key of a"},
 	})
 	if j := s.decodeJob(t.Context(), sealed); j.err == nil || core.ResultOf("", j.err).Outcome == core.Rejected {
 		t.Errorf("what a later try may open: %v", j.err)
@@ -178,8 +181,12 @@ func FuzzDecodeJob(f *testing.F) {
 	f.Add(body(doc))
 	f.Add(body(marshal(f, bson.D{
 		{Key: "_id", Value: jobID{Log: "outbox", Cursor: "kafka", Event: bson.RawValue{Type: bson.TypeNull}}},
-		{Key: "rank", Value: 2.5}, {Key: "seq", Value: bson.Timestamp{T: 1}}, {Key: "failure", Value: bson.D{{Key: "at", Value: "x"}}},
-		{Key: "payload", Value: bson.D{{Key: "a", Value: bson.A{1.5}}}}, {Key: "event_type", Value: "t"}, {Key: "enqueued_at", Value: time.Unix(0, 0)},
+		{Key: "rank", Value: 2.5},
+		{Key: "seq", Value: bson.Timestamp{T: 1}},
+		{Key: "failure", Value: bson.D{{Key: "at", Value: "x"}}},
+		{Key: "payload", Value: bson.D{{Key: "a", Value: bson.A{1.5}}}},
+		{Key: "event_type", Value: "t"},
+		{Key: "enqueued_at", Value: time.Unix(0, 0)},
 	})))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := bson.Raw(append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(data)+5)), data...), 0))

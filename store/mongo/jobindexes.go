@@ -18,8 +18,12 @@ var (
 	// tenantIndex answers claims by tenant. The state in front lets the server
 	// list tenants and count jobs without reading documents.
 	tenantIndex = bson.D{
-		{Key: "state", Value: 1}, {Key: "sink", Value: 1}, {Key: "tenant", Value: 1},
-		{Key: "rank", Value: 1}, {Key: "available_at", Value: 1}, {Key: "seq", Value: 1},
+		{Key: "state", Value: 1},
+		{Key: "sink", Value: 1},
+		{Key: "tenant", Value: 1},
+		{Key: "rank", Value: 1},
+		{Key: "available_at", Value: 1},
+		{Key: "seq", Value: 1},
 	}
 )
 

@@ -99,11 +99,6 @@ func jobNamed(t testing.TB, s *Store, name string) bson.Raw {
 	return raw
 }
 
-func stateOf(t testing.TB, s *Store, name string) core.JobState {
-	t.Helper()
-	return core.JobState(jobNamed(t, s, name).Lookup("state").StringValue())
-}
-
 func setJob(t testing.TB, s *Store, name string, set bson.D) {
 	t.Helper()
 	res, err := s.jobs.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: op("$in", s.idsNamed(name))}}, bson.A{op("$set", set)})

@@ -25,8 +25,10 @@ func TestTheQueueConforms(t *testing.T) {
 		traits storetest.Traits
 	}{
 		{name: "ReplicaSet", db: servicetest.Database},
-		{name: "Standalone", db: servicetest.StandaloneDatabase, cfg: Config{AllowNoTransaction: true},
-			traits: storetest.Traits{OneCursor: true, NoTransactions: true}},
+		{
+			name: "Standalone", db: servicetest.StandaloneDatabase, cfg: Config{AllowNoTransaction: true},
+			traits: storetest.Traits{OneCursor: true, NoTransactions: true},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -56,8 +58,11 @@ func TestTheQueueConforms(t *testing.T) {
 				},
 				PutJob: func(ctx context.Context, s storetest.Store, sink string) error {
 					_, err := s.(suiteStore).jobs.InsertOne(ctx, bson.D{
-						{Key: "sink", Value: sink}, {Key: "state", Value: "ready"}, {Key: "rank", Value: 1},
-						{Key: "available_at", Value: bson.DateTime(0)}, {Key: "seq", Value: bson.Timestamp{}},
+						{Key: "sink", Value: sink},
+						{Key: "state", Value: "ready"},
+						{Key: "rank", Value: 1},
+						{Key: "available_at", Value: bson.DateTime(0)},
+						{Key: "seq", Value: bson.Timestamp{}},
 					})
 					return err
 				},

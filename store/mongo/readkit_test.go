@@ -178,9 +178,14 @@ func insert(t testing.TB, coll *mongo.Collection, docs ...any) {
 // foreignDoc is a document as producers in other languages write it.
 func foreignDoc(id any, occurredAt any) bson.D {
 	doc := bson.D{
-		{Key: "_id", Value: id}, {Key: "aggregate", Value: "order"}, {Key: "aggregate_id", Value: "o-1"},
-		{Key: "event_type", Value: "order.placed"}, {Key: "payload", Value: bson.D{{Key: "n", Value: 1}}},
-		{Key: "version", Value: 1}, {Key: "published_at", Value: nil}, {Key: "attempts", Value: 0},
+		{Key: "_id", Value: id},
+		{Key: "aggregate", Value: "order"},
+		{Key: "aggregate_id", Value: "o-1"},
+		{Key: "event_type", Value: "order.placed"},
+		{Key: "payload", Value: bson.D{{Key: "n", Value: 1}}},
+		{Key: "version", Value: 1},
+		{Key: "published_at", Value: nil},
+		{Key: "attempts", Value: 0},
 	}
 	if occurredAt != nil {
 		doc = append(doc, bson.E{Key: "occurred_at", Value: occurredAt})

@@ -56,7 +56,8 @@ func (w *watched) failing(t *testing.T, mode any, code int, commands ...string) 
 	admin := w.client.Database("admin")
 	set := func(mode any) error {
 		return admin.RunCommand(context.Background(), bson.D{
-			{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode},
+			{Key: "configureFailPoint", Value: "failCommand"},
+			{Key: "mode", Value: mode},
 			{Key: "data", Value: bson.D{
 				{Key: "failCommands", Value: commands}, {Key: "errorCode", Value: code}, {Key: "appName", Value: w.app},
 			}},
@@ -437,7 +438,8 @@ func outdate(t *testing.T, s *Store, at bson.Timestamp) {
 	for {
 		insert(t, s.db.Collection("elsewhere"), bson.D{})
 		err := s.db.RunCommand(t.Context(), bson.D{
-			{Key: "find", Value: s.log.Name()}, {Key: "limit", Value: 1},
+			{Key: "find", Value: s.log.Name()},
+			{Key: "limit", Value: 1},
 			{Key: "readConcern", Value: bson.D{{Key: "level", Value: "snapshot"}, {Key: "atClusterTime", Value: at}}},
 		}).Err()
 		if hasCode(err, codeSnapshotTooOld) {

@@ -253,7 +253,8 @@ func TestOldForeignEventsAreKnownToBeQueued(t *testing.T) {
 	// The job was written long ago, so that no term loads it by its position.
 	insert(t, s.jobs, bson.D{
 		{Key: "_id", Value: bson.D{{Key: "log", Value: s.Source()}, {Key: "cursor", Value: "route"}, {Key: "event", Value: "undated"}}},
-		{Key: "cursor", Value: "route"}, {Key: "position", Value: stored(core.Position{Time: 1})},
+		{Key: "cursor", Value: "route"},
+		{Key: "position", Value: stored(core.Position{Time: 1})},
 	})
 	c := cursorOf(t, s, core.Start{Now: true})
 	appendIDs(t, s, "a")

@@ -50,11 +50,13 @@ func (s *Store) settle(ctx context.Context, settlements []core.Settlement) ([]*c
 		return nil, err
 	}
 	models := make([]mongo.WriteModel, len(groups))
+	gaveBack := false
 	for i, g := range groups {
 		models[i] = heldUpdate(g.ids, g.token, s.settling(g))
-		if g.kind == core.GiveBack {
-			defer s.queue.forget()
-		}
+		gaveBack = gaveBack || g.kind == core.GiveBack
+	}
+	if gaveBack {
+		defer s.queue.forget()
 	}
 	written, err := s.updateHeld(ctx, models)
 	if err != nil || written == len(jobs) {
@@ -111,11 +113,11 @@ func groupSettlements(settlements []core.Settlement) ([]*group, []*core.Claimed,
 			tokenText: string(l.token.Data), kind: one.Kind, uncounted: one.Uncounted && one.Kind == core.Retry,
 			failure: one.Failure != core.Failure{}, parked: l.parked,
 		}
-		if name := key.tokenText + idKey(l.id); seen[name] {
+		name := key.tokenText + idKey(l.id)
+		if seen[name] {
 			continue // the first one stands, as if it had been written before
-		} else {
-			seen[name] = true
 		}
+		seen[name] = true
 		g := known[key]
 		if g == nil {
 			g = &group{groupKey: key, token: l.token}
@@ -199,8 +201,11 @@ func ended(state core.JobState, keep time.Duration) bson.D {
 
 // withoutPayload removes what Config.Retain says. The hash stays.
 var withoutPayload = bson.D{
-	{Key: "payload", Value: "$$REMOVE"}, {Key: "document", Value: "$$REMOVE"}, {Key: "reference", Value: "$$REMOVE"},
-	{Key: "codec", Value: "$$REMOVE"}, {Key: "key_id", Value: "$$REMOVE"},
+	{Key: "payload", Value: "$$REMOVE"},
+	{Key: "document", Value: "$$REMOVE"},
+	{Key: "reference", Value: "$$REMOVE"},
+	{Key: "codec", Value: "$$REMOVE"},
+	{Key: "key_id", Value: "$$REMOVE"},
 }
 
 // released are the fields of a job that is ready again, due at a time, or when

@@ -118,7 +118,7 @@ func suiteFailed(ctx context.Context, store storetest.Store, cursor string) ([]s
 	if err != nil {
 		return nil, err
 	}
-	var jobs []parkedJob
+	var jobs []storedJob
 	if err := found.All(ctx, &jobs); err != nil {
 		return nil, err
 	}

@@ -102,8 +102,14 @@ func TestACursorThatWasEditedByHandIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servicetest.Database(t), Config{})
 	for _, edit := range []bson.D{
-		{{Key: "token", Value: "x"}}, {{Key: "revision", Value: "x"}}, {{Key: "position", Value: 5}}, {{Key: "fruitless", Value: "x"}},
-		{{Key: "scan", Value: bson.A{}}}, {{Key: "settled", Value: bson.D{}}}, {{Key: "lease_until", Value: "x"}}, {{Key: "fence", Value: "x"}},
+		{{Key: "token", Value: "x"}},
+		{{Key: "revision", Value: "x"}},
+		{{Key: "position", Value: 5}},
+		{{Key: "fruitless", Value: "x"}},
+		{{Key: "scan", Value: bson.A{}}},
+		{{Key: "settled", Value: bson.D{}}},
+		{{Key: "lease_until", Value: "x"}},
+		{{Key: "fence", Value: "x"}},
 	} {
 		c := acquire(t, s, "kafka", "me")
 		setCursor(t, s, "kafka", edit)
