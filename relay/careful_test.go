@@ -121,8 +121,7 @@ func TestHoldersThatEndDuringAnOutageSuspectNoEvent(t *testing.T) {
 			k.faults.set(core.ErrFenced, memory.OpRenew, memory.OpSuspect, memory.OpRelease)
 			pass(time.Minute)
 			k.faults.set(nil, memory.OpRenew, memory.OpSuspect, memory.OpRelease)
-			r.cancel()
-			<-r.done
+			r.stop()
 			pass(lease)
 		}
 		down.Store(false)
