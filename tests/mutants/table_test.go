@@ -41,7 +41,7 @@ var mutants = []mutant{
 		file:  "store/mongo/recover.go",
 		from:  "from := before(timestampOf(r.pos.Time), r.margin)",
 		to:    "from := timestampOf(r.pos.Time)",
-		suite: "./store/mongo", run: "TestRecovery", long: true,
+		suite: "./store/mongo", run: "TestRecovery/a_commit_after_the_position", long: true,
 	},
 	{
 		rule:  "the stream begins where the scan's snapshot ends",
