@@ -127,7 +127,8 @@ type SettleKind uint8
 const (
 	// Complete: delivered.
 	Complete SettleKind = iota + 1
-	// Retry: ready again after Delay.
+	// Retry: ready again after Delay. With CodeUnknown as its failure's code the
+	// job counts as redelivered from then on.
 	Retry
 	// Fail: given up.
 	Fail

@@ -66,6 +66,7 @@ func (s *Store) Retry(ctx context.Context, filter core.JobFilter, act core.Act) 
 	}, func(jobs []*job) {
 		now := s.cfg.Now()
 		for i, j := range jobs {
+			j.redelivered = j.redelivered || j.state == core.JobUnknown || j.failure.Code == core.CodeCrashed
 			j.attempts, j.redeliveries, j.redriven = 0, 0, true
 			j.expireAt, j.finishedAt = time.Time{}, time.Time{}
 			j.availableAt = now.Add(act.Spread * time.Duration(i) / time.Duration(len(jobs)))

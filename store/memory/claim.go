@@ -105,7 +105,7 @@ func (s *Store) claimed(j *job, now, deadline time.Time) *core.Claimed {
 		ID: j.id,
 		Lease: core.Lease{
 			Event: j.event(), Deadline: deadline, Attempt: j.attempts + 1,
-			Redelivered: j.redeliveries > 0, Redriven: j.redriven, Source: s.cfg.Source,
+			Redelivered: j.redelivered, Redriven: j.redriven, Source: s.cfg.Source,
 		},
 		Sink: j.Sink, Priority: j.Priority, MaxAttempts: j.MaxAttempts, Redeliveries: j.redeliveries,
 		EnqueuedAt: j.enqueuedAt, AvailableAt: j.waitsSince(), ClaimedAt: now,

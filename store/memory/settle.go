@@ -83,6 +83,7 @@ func (s *Store) apply(j *job, one core.Settlement) {
 		j.state, j.finishedAt, j.expireAt = core.JobCompleted, now, now.Add(s.cfg.CompletedRetention)
 		j.result, j.Payload = one.Receipt, nil
 	case core.Retry:
+		j.redelivered = j.redelivered || one.Failure.Code == core.CodeUnknown
 		j.availableAt = now.Add(one.Delay)
 		s.release(j)
 	case core.GiveBack:

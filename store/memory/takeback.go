@@ -117,6 +117,7 @@ func (s *Store) endLeases(req core.TakeBackRequest, overdue []lapse, sent map[st
 		default:
 			result.Ready++
 			j.redeliveries++
+			j.redelivered = true
 			j.availableAt = now
 			s.release(j)
 		}
