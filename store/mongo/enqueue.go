@@ -109,7 +109,7 @@ type keyedJob struct {
 func (s *Store) newEnqueuing(ctx context.Context, jobs []core.Job) (*enqueuing, error) {
 	e := &enqueuing{store: s, token: newToken(), receipts: make([]core.Receipt, len(jobs))}
 	trace := s.traceHeaders(ctx)
-	now := s.queue.now()
+	now, enqueued := s.queue.now(), s.serverTime(ctx)
 	for i, job := range jobs {
 		id, err := s.jobID(&job)
 		if err != nil {
@@ -120,7 +120,7 @@ func (s *Store) newEnqueuing(ctx context.Context, jobs []core.Job) (*enqueuing, 
 			job.OccurredAt = now
 		}
 		job.Headers = withTrace(job.Headers, trace)
-		doc, err := s.jobDocument(ctx, &job, id, hash, e.token, now)
+		doc, err := s.jobDocument(ctx, &job, id, hash, e.token, enqueued)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func newToken() bson.Binary { return uuidValue(uuid.New()) }
 
 // jobDocument is the stored form of a new job. Its payload is sealed where a
 // codec is configured.
-func (s *Store) jobDocument(ctx context.Context, job *core.Job, id uuid.UUID, hash contentHash, token bson.Binary, now time.Time) (bson.Raw, error) {
+func (s *Store) jobDocument(ctx context.Context, job *core.Job, id uuid.UUID, hash contentHash, token bson.Binary, enqueued time.Time) (bson.Raw, error) {
 	e := job.Event
 	if e.ID == "" {
 		e.ID = id.String()
@@ -176,7 +176,7 @@ func (s *Store) jobDocument(ctx context.Context, job *core.Job, id uuid.UUID, ha
 		Sink: job.Sink, Priority: job.Priority.String(), Rank: &rank, DedupKey: job.DedupKey,
 		Hash: hash.sum, HashKey: hash.key,
 		State: core.JobReady, MaxAttempts: orDefault(job.MaxAttempts, core.DefaultMaxAttempts),
-		AvailableAt: time.Unix(0, 0).UTC(), Seq: bson.RawValue{Type: bson.TypeTimestamp, Value: make([]byte, 8)}, EnqueuedAt: cutTime(now),
+		AvailableAt: time.Unix(0, 0).UTC(), Seq: bson.RawValue{Type: bson.TypeTimestamp, Value: make([]byte, 8)}, EnqueuedAt: cutTime(enqueued),
 	}
 	if e.ID != id.String() {
 		doc.EventID = e.ID

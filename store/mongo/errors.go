@@ -42,6 +42,7 @@ const (
 	codeBadValue              = 2
 	codeUnauthorized          = 13
 	codeIllegalOperation      = 20
+	codeNamespaceNotFound     = 26
 	codeNamespaceExists       = 48
 	codeIndexOptionsConflict  = 85
 	codeIndexKeySpecsConflict = 86

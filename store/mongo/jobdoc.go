@@ -57,8 +57,8 @@ type storedJob struct {
 	AvailableAt time.Time     `bson:"available_at,omitempty"`
 	// Seq orders jobs that are due at the same time.
 	Seq bson.RawValue `bson:"seq,omitempty"`
-	// EnqueuedAt is the server's time, except that Enqueue without a dedup key
-	// writes its own, which readers keep within the second of Seq.
+	// EnqueuedAt is the server's time; without a dedup key it is about that, and
+	// readers keep it within the second of Seq.
 	EnqueuedAt time.Time `bson:"enqueued_at"`
 	FinishedAt time.Time `bson:"finished_at,omitempty"`
 	// Token is that of the last lease. A job that was enqueued under a dedup key
@@ -134,6 +134,9 @@ type readJob struct {
 	rank                               int
 	reference                          bson.RawValue
 	payloadBytes                       int
+	// What orders it among others, as it is stored.
+	rawSeq, positionTime, positionOrdinal bson.RawValue
+	discarded                             bool
 }
 
 // decodeJob reads a stored job, as it was written by this package or in another
@@ -158,7 +161,9 @@ func (s *Store) decodeJob(ctx context.Context, raw bson.Raw) readJob {
 		d.fail("_id", els.err.Error())
 	}
 	j.settleTimes()
-	j.payloadBytes = len(d.event.Payload)
+	if d.hasPayload {
+		j.payloadBytes = len(d.event.Payload)
+	}
 	if d.event.ID == "" {
 		d.event.ID = jobName(j.id)
 	}
@@ -217,11 +222,30 @@ func (j *readJob) field(name string, v bson.RawValue) {
 	case "redriven":
 		j.redriven, _ = v.BooleanOK()
 	case "seq":
+		j.rawSeq = copyOf(v)
 		j.seq.T, j.seq.I, _ = v.TimestampOK()
+	case "position":
+		j.position(v)
+	case "payload_bytes":
+		j.payloadBytes = count32(v, 0)
+	case "discarded":
+		j.discarded, _ = v.BooleanOK()
 	case "failure":
 		j.failure = failureOf(v)
 	default:
 		j.time(name, v)
+	}
+}
+
+func (j *readJob) position(v bson.RawValue) {
+	els := walk(v.Value)
+	for v.Type == bson.TypeEmbeddedDocument && els.next() {
+		switch string(els.name) {
+		case "time":
+			j.positionTime = copyOf(els.value)
+		case "ordinal":
+			j.positionOrdinal = copyOf(els.value)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -49,7 +48,7 @@ func TestTheQueueConforms(t *testing.T) {
 				Second: func(t *testing.T, s storetest.Store) storetest.Store { return another(t, s) },
 				Failed: suiteFailed,
 				Queue:  func(s storetest.Store) storetest.Queue { return suiteQueue{s.(suiteStore).Store, clockOf(s)} },
-				Job:    suiteJob,
+				Admin:  func(s storetest.Store) core.Admin { return s.(suiteStore) },
 				Elapse: suiteElapse,
 				Skewed: func(t *testing.T, s storetest.Store, d time.Duration) storetest.Store {
 					other := another(t, s)
@@ -94,21 +93,11 @@ func (q suiteQueue) Claim(ctx context.Context, req core.ClaimRequest) ([]*core.C
 	return q.Store.Claim(ctx, req)
 }
 
-func suiteJob(ctx context.Context, store storetest.Store, id string) (core.JobInfo, error) {
-	s := store.(suiteStore)
-	raw, err := s.jobs.FindOne(ctx, bson.D{{Key: "_id", Value: op("$in", s.idsNamed(id))}}).Raw()
-	if err != nil {
-		return core.JobInfo{}, fmt.Errorf("%w: %w", core.ErrNoJob, err)
-	}
-	j := s.decodeJob(ctx, raw)
-	return j.info(), nil
-}
-
 // suiteElapse moves what the queue keeps of time back. Jobs that were due from
 // the beginning stay so.
 func suiteElapse(ctx context.Context, store storetest.Store, d time.Duration) error {
 	set := bson.D{}
-	for _, field := range []string{"available_at", "claimed_at", "lease_until", "finished_at", "expire_at", "until"} {
+	for _, field := range []string{"enqueued_at", "available_at", "claimed_at", "lease_until", "finished_at", "expire_at", "until"} {
 		path := "$" + field
 		set = append(set, bson.E{Key: field, Value: op("$cond", bson.A{
 			op("$and", bson.A{

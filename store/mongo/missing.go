@@ -28,7 +28,7 @@ func (s *Store) Missing(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("looking for collections: %w", err)
 	}
 	var missing []string
-	for _, coll := range []*mongo.Collection{s.log, s.cursors, s.jobs, s.keys, s.meta} {
+	for _, coll := range []*mongo.Collection{s.log, s.cursors, s.jobs, s.keys, s.meta, s.acts} {
 		if !slices.Contains(names, coll.Name()) {
 			missing = append(missing, coll.Name())
 		}

@@ -92,16 +92,23 @@ type serverClock struct {
 // clockFresh is for how long an answer is good.
 const clockFresh = time.Minute
 
+// serverTime is about the server's time, or this process's where the server
+// can't be asked. It takes a round trip a minute.
 func (s *Store) serverTime(ctx context.Context) time.Time {
 	c := &s.queue.clock
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asked.IsZero() || time.Since(c.asked) > clockFresh {
+	stale := c.asked.IsZero() || time.Since(c.asked) > clockFresh
+	c.mu.Unlock()
+	if stale {
 		sent := time.Now()
 		if now, err := s.now(ctx); err == nil {
-			c.ahead = now.Sub(s.queue.now().Add(-time.Since(sent) / 2))
-			c.asked = sent
+			ahead := now.Sub(s.queue.now().Add(-time.Since(sent) / 2))
+			c.mu.Lock()
+			c.ahead, c.asked = ahead, sent
+			c.mu.Unlock()
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return s.queue.now().Add(c.ahead).UTC().Truncate(time.Millisecond)
 }

@@ -156,6 +156,10 @@ func (s *Store) settling(g *group) bson.D {
 		}
 	case core.Retry:
 		set = append(set, released(op("$add", bson.A{"$$NOW", g.each(g.delays)}))...)
+		if slices.Contains(g.codes, any(core.CodeUnknown)) {
+			arrived := op("$eq", bson.A{g.each(g.codes), core.CodeUnknown})
+			set = append(set, bson.E{Key: "redelivered", Value: op("$or", bson.A{"$redelivered", arrived})})
+		}
 	case core.GiveBack:
 		set = append(set, released(op("$cond", bson.A{
 			op("$gt", bson.A{g.each(g.delays), 0}), op("$add", bson.A{"$$NOW", g.each(g.delays)}), "$available_at",

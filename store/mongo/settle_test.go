@@ -96,6 +96,25 @@ func TestWhatIsClaimedAtOnceAfterItsSettlementIsNotLost(t *testing.T) {
 	}
 }
 
+func TestWhatMayHaveArrivedIsRedelivered(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, servicetest.Database(t), Config{})
+	enqueue(t, s, mail("a"), mail("b"))
+	claimed := claim(t, s, 2)
+	_, err := s.Settle(t.Context(), []core.Settlement{
+		{Job: claimed[0], Kind: core.Retry, Uncounted: true, Failure: core.Failure{Code: core.CodeUnknown, Reason: "no answer"}},
+		{Job: claimed[1], Kind: core.Retry, Uncounted: true, Failure: core.Failure{Code: "busy"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range claim(t, s, 2) {
+		if c.Lease.Redelivered != (i == 0) || c.Lease.Attempt != 1 {
+			t.Errorf("job %d: %+v", i, c.Lease)
+		}
+	}
+}
+
 func TestWhatIsRetained(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -30,6 +30,7 @@ type Store struct {
 	jobs    *mongo.Collection
 	keys    *mongo.Collection
 	meta    *mongo.Collection
+	acts    *mongo.Collection
 	logger  *slog.Logger
 	metrics metrics
 	queue   queue
@@ -70,6 +71,7 @@ func New(db *mongo.Database, cfg Config) (*Store, error) {
 		jobs:     own.Collection(cfg.Collection + "_jobs"),
 		keys:     own.Collection(cfg.Collection + "_keys"),
 		meta:     own.Collection(cfg.Collection + "_meta"),
+		acts:     own.Collection(cfg.Collection + "_acts"),
 		logger:   cfg.Logger,
 		warnings: map[string]bool{},
 	}

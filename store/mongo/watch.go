@@ -21,6 +21,8 @@ var watchPipeline = mongo.Pipeline{
 	op("$match", op("$or", bson.A{
 		bson.D{{Key: "operationType", Value: op("$in", bson.A{"insert", "replace"})}, {Key: "fullDocument.state", Value: core.JobReady}},
 		bson.D{{Key: "operationType", Value: "update"}, {Key: "updateDescription.updatedFields.state", Value: core.JobReady}},
+		// Discarding a job of a cursor lets its key go on.
+		bson.D{{Key: "operationType", Value: "update"}, {Key: "updateDescription.updatedFields.discarded", Value: true}},
 		bson.D{{Key: "documentKey._id.pause", Value: op("$exists", true)}},
 		bson.D{{Key: "operationType", Value: op("$in", bson.A{"drop", "rename", "dropDatabase", "invalidate"})}},
 	})),
