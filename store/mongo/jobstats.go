@@ -101,7 +101,10 @@ func (s *Store) countBy(ctx context.Context, query bson.D, now time.Time) ([]cou
 		return nil, err
 	}
 	var found []counted
-	return found, cur.All(ctx, &found)
+	if err := cur.All(ctx, &found); err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 func (c counted) add(stats *core.Stats, sink *core.SinkStats, now time.Time) {
