@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -62,9 +64,13 @@ func Example() {
 }
 
 // TestMain leaves the example out where there is no server: an example can't be
-// skipped.
+// skipped. And it lets more tests run side by side than there are processors:
+// most of their time they wait, for leases to end and for servers to answer.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = flag.Set("test.parallel", "6")
+	}
 	if os.Getenv("MONGODB_URL") == "" {
 		_ = flag.Set("test.skip", "^Example$")
 	}
