@@ -141,7 +141,9 @@ func (s *Store) claimOne(ctx context.Context, req core.ClaimRequest) ([]*core.Cl
 			s.queue.note(q, nil, 1, 0, time.Since(sent))
 			return nil, nil
 		case err != nil:
-			s.undo(ctx, bson.D{{Key: "token", Value: token}, {Key: "state", Value: core.JobActive}}, err)
+			s.undo(ctx, bson.D{
+				{Key: "state", Value: core.JobActive}, {Key: "lease_until", Value: op("$gt", bson.DateTime(0))}, {Key: "token", Value: token},
+			}, err)
 			return nil, err
 		}
 		s.queue.note(q, []head{headOf(raw, 0)}, 1, 0, time.Since(sent))
