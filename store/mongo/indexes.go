@@ -92,11 +92,7 @@ func (s *Store) ensure(ctx context.Context) error {
 	if err := s.CheckLog(ctx); err != nil {
 		return err
 	}
-	var errs []error
-	for _, w := range s.wantedIndexes(poll) {
-		errs = append(errs, w.ensure(ctx))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := ensureIndexes(ctx, s.wantedIndexes(poll)); err != nil {
 		return err
 	}
 	if err := s.adaptRetention(ctx); err != nil {
@@ -137,7 +133,33 @@ func kindOfCollection(typ string) string {
 	return typ
 }
 
-func (w wantedIndex) ensure(ctx context.Context) error {
+// ensureIndexes creates the indexes of each collection in one command, and one
+// by one where that is refused.
+func ensureIndexes(ctx context.Context, wanted []wantedIndex) error {
+	var errs []error
+	for len(wanted) > 0 {
+		coll := wanted[0].coll
+		var models []mongo.IndexModel
+		var these, others []wantedIndex
+		for _, w := range wanted {
+			if w.coll != coll {
+				others = append(others, w)
+				continue
+			}
+			models, these = append(models, w.model()), append(these, w)
+		}
+		wanted = others
+		if _, err := coll.Indexes().CreateMany(ctx, models); err == nil {
+			continue
+		}
+		for _, w := range these {
+			errs = append(errs, w.ensure(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (w wantedIndex) model() mongo.IndexModel {
 	opts := options.Index().SetName(w.name)
 	if w.partial != nil {
 		opts.SetPartialFilterExpression(w.partial)
@@ -145,7 +167,11 @@ func (w wantedIndex) ensure(ctx context.Context) error {
 	if w.expire != nil {
 		opts.SetExpireAfterSeconds(*w.expire)
 	}
-	_, err := w.coll.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: w.keys, Options: opts})
+	return mongo.IndexModel{Keys: w.keys, Options: opts}
+}
+
+func (w wantedIndex) ensure(ctx context.Context) error {
+	_, err := w.coll.Indexes().CreateOne(ctx, w.model())
 	if err == nil {
 		return nil
 	}
