@@ -109,6 +109,8 @@ type JobInfo struct {
 	FailedAt      time.Time
 	Result        string
 	PayloadBytes  int
+	// Holds: the failed job of a cursor holds its key.
+	Holds bool
 }
 
 // Stats is how a store stands. Counts are exact as of one moment each.

@@ -128,8 +128,20 @@ type Cursor interface {
 	Suspect(ctx context.Context, m Mark) error
 	// Park writes jobs for events that the cursor doesn't deliver itself. It is
 	// durable when it returns nil, and must be before a position passes the
-	// entries. Parking an entry twice changes nothing.
+	// entries. All of them become visible at once. Parking an entry twice changes
+	// nothing.
 	Park(ctx context.Context, entries []Parked) error
+	// OpenJobs lists the cursor's jobs that are not final, and the failed ones
+	// that hold their key, by position. A holder asks before it sends anything,
+	// and again when a person may have changed them.
+	OpenJobs(ctx context.Context) ([]OpenJob, error)
+	// ClaimJobs lends ready jobs of the cursor to its holder, all under one
+	// token, and returns those that it got, in the order of the request; the
+	// others are lent to somebody else or final by now. It does not look at when
+	// they are due: the holder does. They are settled by Queue.Settle and
+	// extended by Queue.Extend like any other job, and taken back when their
+	// lease runs out.
+	ClaimJobs(ctx context.Context, jobs []OpenJob, lease time.Duration) ([]*Claimed, error)
 	// Release ends the term: it stops a Read that is under way and gives the
 	// lease back, so that a standby can take over at once. The fence stays. It
 	// may be called more than once.
@@ -228,23 +240,53 @@ type Entry struct {
 	// CommittedAt is when the event was committed, by the store's clock, as
 	// exactly as the store knows. Zero if it doesn't.
 	CommittedAt time.Time
-	// Queued: the event has a job in some state. It is the queue's, and must
-	// not be sent by the cursor.
+	// Queued: the event has a job in some state, and is the queue's; or an event
+	// behind it of the same key has one, and this one was settled before that was
+	// parked. The cursor must not send it.
 	Queued bool
 	// Err is why the stored document can't be delivered, if so. Event then
 	// holds what could be read of it.
 	Err error
 }
 
-// Parked is an entry that becomes a job.
+// Parked is an entry that becomes a job of its cursor. The events of a key whose
+// job is open are parked behind it, so that their order is kept.
 type Parked struct {
 	Entry Entry
 	// Sink is the name of the sink that the job is for.
 	Sink string
-	// Attempts is how often the event was tried so far.
-	Attempts int
-	// Failure is why.
+	// State is JobReady for an event that is tried again, and JobFailed, the
+	// default, for one that is given up.
+	State JobState
+	// Delay is when a ready job is due, from now.
+	Delay time.Duration
+	// Attempts is how often the event was tried so far, and MaxAttempts how
+	// often it may be; 0 means DefaultMaxAttempts.
+	Attempts, MaxAttempts int
+	// Failure is why; empty for an event that only waits behind another one.
 	Failure Failure
+	// Holds: the failed job holds its key until a person retries or discards it.
+	Holds bool
+}
+
+// OpenJob is a job of a cursor that is still to be delivered, or that holds its
+// key.
+type OpenJob struct {
+	// ID of the job, as people and commands name it.
+	ID string
+	// EventID and Key (AggregateID) of its event.
+	EventID, Key string
+	// Position of the event in the log: the order of a key's jobs.
+	Position Position
+	// State is JobReady, JobActive or, for one that holds its key, JobFailed.
+	State JobState
+	// Due is, from now, when a ready job is due or when an active one can have
+	// come back at the latest; 0 or less means now.
+	Due time.Duration
+	// Attempts so far.
+	Attempts int
+	// Ref is the store's own handle.
+	Ref any
 }
 
 // Failure is the reason why a job is failed.

@@ -118,6 +118,8 @@ type Settlement struct {
 	Delay time.Duration
 	// Uncounted: the try doesn't count as an attempt (Retry only).
 	Uncounted bool
+	// Holds: the failed job holds its key (Fail of a cursor's job only).
+	Holds bool
 }
 
 // SettleKind is what Settle does with a job.

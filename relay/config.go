@@ -20,6 +20,10 @@ import (
 type Config struct {
 	// Log is where events are read. Required. Defaults to nil.
 	Log core.Log
+	// Queue is where events that were refused for now are parked, and where the
+	// jobs of Workers are. It must be of the same store as Log. Defaults to nil:
+	// a key whose event is refused waits in memory.
+	Queue core.Queue
 	// Sinks are the destinations by the names that routes use. The relay calls
 	// Deliver and nothing else: closing them after Run has returned is the
 	// caller's. Defaults to none.

@@ -98,7 +98,14 @@ func (l *fastLog) Clean(context.Context, core.CleanRequest) (core.CleanResult, e
 }
 func (l *fastLog) Lag(context.Context, string) (core.Lag, error) { return core.Lag{}, nil }
 func (l *fastLog) Term() core.Term                               { return core.Term{Fence: 1} }
-func (l *fastLog) Expires() time.Time                            { return time.Now().Add(time.Minute) }
+func (l *fastLog) OpenJobs(context.Context) ([]core.OpenJob, error) {
+	return nil, nil
+}
+
+func (l *fastLog) ClaimJobs(context.Context, []core.OpenJob, time.Duration) ([]*core.Claimed, error) {
+	return nil, nil
+}
+func (l *fastLog) Expires() time.Time { return time.Now().Add(time.Minute) }
 
 func (l *fastLog) Read(ctx context.Context, limit core.ReadLimit) (core.Batch, error) {
 	from := l.at % len(l.entries)

@@ -14,6 +14,7 @@ type Relay struct {
 	cfg     Config
 	routes  []*route
 	metrics *instruments
+	bells   bells
 	running atomic.Bool
 }
 

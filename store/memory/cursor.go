@@ -97,6 +97,7 @@ func (c *cursor) next(limit core.ReadLimit) (batch core.Batch, changed <-chan st
 // entry shows a document to a cursor. The caller holds mu.
 func (s *Store) entry(cursor string, d *document, size int) core.Entry {
 	_, queued := s.queue.jobs[parkedID(cursor, d.event.ID)]
+	queued = queued || s.parkedBehind(cursor, d)
 	e := newDocument(d.event, d.writtenAt).event
 	return core.Entry{
 		Event: e, Mark: mark{pos: d.pos, id: d.event.ID}, Size: size,

@@ -81,12 +81,13 @@ func (s *Store) causes(j *job) []core.Cause {
 	return causes
 }
 
-// predecessor is the first job of the same cursor and key that is still open.
+// predecessor is the first job of the same cursor and key that comes before j and
+// is open or holds the key.
 // The caller holds mu.
 func (s *Store) predecessor(j *job) *job {
 	var first *job
 	for _, other := range s.queue.jobs {
-		if j.cursor == "" || other.cursor != j.cursor || other.AggregateID != j.AggregateID || other.state.Final() ||
+		if j.cursor == "" || other.cursor != j.cursor || other.AggregateID != j.AggregateID || !other.open() ||
 			other.position.Compare(j.position) >= 0 {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/gooutbox/outbox/core"
@@ -63,19 +64,104 @@ func (s *Store) Parked() []Job {
 	return jobs
 }
 
-// park adds a failed job. The caller holds mu.
+// park adds a job. The caller holds mu.
 func (s *Store) park(id, cursor string, m mark, p core.Parked) {
 	now := s.cfg.Now()
 	s.queue.seq++
-	s.queue.jobs[id] = &job{
+	j := &job{
 		Job: core.Job{
 			Event: newDocument(p.Entry.Event, p.Entry.CommittedAt).event, Sink: p.Sink,
-			MaxAttempts: core.DefaultMaxAttempts,
+			MaxAttempts: cmp.Or(p.MaxAttempts, core.DefaultMaxAttempts),
 		},
 		id: id, seq: s.queue.seq, cursor: cursor, position: m.pos, err: p.Entry.Err,
-		state: core.JobFailed, attempts: p.Attempts, enqueuedAt: now, finishedAt: now,
-		failure: cutFailure(p.Failure), failedAt: now,
+		state: cmp.Or(p.State, core.JobFailed), attempts: p.Attempts, enqueuedAt: now,
 	}
+	if p.Failure != (core.Failure{}) {
+		j.failure, j.failedAt = cutFailure(p.Failure), now
+	}
+	if j.state == core.JobFailed {
+		j.finishedAt, j.holds = now, p.Holds
+	} else {
+		j.availableAt = now.Add(p.Delay)
+	}
+	s.queue.jobs[id] = j
+}
+
+// open tells whether the job is one of OpenJobs.
+func (j *job) open() bool { return !j.state.Final() || j.state == core.JobFailed && j.holds }
+
+// parkedBehind tells whether an event behind d of the same key has a job of the
+// cursor: d was settled before that. An event that can't be decoded is parked
+// without waiting for its key. The caller holds mu.
+func (s *Store) parkedBehind(cursor string, d *document) bool {
+	for _, j := range s.queue.jobs {
+		if j.cursor == cursor && j.err == nil && j.AggregateID == d.event.AggregateID && j.position.Compare(d.pos) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// OpenJobs lists the jobs that are still to be delivered, see core.Cursor.
+func (c *cursor) OpenJobs(ctx context.Context) ([]core.OpenJob, error) {
+	s := c.store
+	if err := cmp.Or(ctx.Err(), s.fault(OpOpenJobs)); err != nil {
+		return nil, fmt.Errorf("listing open jobs: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cfg.Now()
+	var jobs []core.OpenJob
+	for _, j := range s.queue.jobs {
+		if j.cursor != c.state.name || !j.open() {
+			continue
+		}
+		o := core.OpenJob{
+			ID: j.id, EventID: j.ID, Key: j.AggregateID, Position: j.position, State: j.state, Attempts: j.attempts, Ref: j.id,
+		}
+		switch j.state {
+		case core.JobReady:
+			o.Due = j.availableAt.Sub(now)
+		case core.JobActive:
+			o.Due = j.leaseUntil.Add(core.TakeBackGrace).Sub(now)
+		}
+		jobs = append(jobs, o)
+	}
+	slices.SortFunc(jobs, func(a, b core.OpenJob) int { return a.Position.Compare(b.Position) })
+	return jobs, nil
+}
+
+// ClaimJobs lends ready jobs of the cursor, see core.Cursor.
+func (c *cursor) ClaimJobs(ctx context.Context, jobs []core.OpenJob, lease time.Duration) ([]*core.Claimed, error) {
+	sent := time.Now()
+	if err := cmp.Or(ctx.Err(), c.store.fault(OpClaimJobs)); err != nil {
+		return nil, fmt.Errorf("claiming jobs of the cursor: %w", err)
+	}
+	claimed := c.lend(jobs, cmp.Or(lease, core.DefaultJobLease), sent)
+	if err := c.store.lost(OpClaimJobs); err != nil {
+		return nil, fmt.Errorf("claiming jobs of the cursor: %w", err)
+	}
+	return claimed, nil
+}
+
+func (c *cursor) lend(jobs []core.OpenJob, lease time.Duration, sent time.Time) (claimed []*core.Claimed) {
+	s := c.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue.tokens++
+	now := s.cfg.Now()
+	for _, o := range jobs {
+		id, _ := o.Ref.(string)
+		j := s.queue.jobs[id]
+		if j == nil || j.cursor != c.state.name || j.state != core.JobReady {
+			continue
+		}
+		j.state, j.token, j.owner, j.leaseUntil = core.JobActive, s.queue.tokens, c.state.owner, now.Add(lease)
+		got := s.claimed(j, now, sent.Add(lease))
+		got.Lease.Route, got.Lease.Fence = c.state.name, c.term.Fence
+		claimed = append(claimed, got)
+	}
+	return claimed
 }
 
 // cutFailure shortens the reason of a failure to what is stored.
@@ -83,6 +169,12 @@ func cutFailure(f core.Failure) core.Failure {
 	f.Reason = cut(f.Reason)
 	return f
 }
+
+// Operations of parking that Config.Fault and Config.Lost are told.
+const (
+	OpOpenJobs  = "open jobs"
+	OpClaimJobs = "claim jobs"
+)
 
 // cut shortens a reason to what is stored, between two characters.
 func cut(reason string) string {

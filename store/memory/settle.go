@@ -92,6 +92,7 @@ func (s *Store) apply(j *job, one core.Settlement) {
 		}
 		s.release(j)
 	case core.Fail:
+		j.holds = one.Holds && j.cursor != ""
 		s.endFailed(j, now)
 	case core.EndUnknown:
 		j.state, j.finishedAt = core.JobUnknown, now
@@ -100,7 +101,7 @@ func (s *Store) apply(j *job, one core.Settlement) {
 
 // release makes a job ready again. The caller holds mu.
 func (s *Store) release(j *job) {
-	j.state = core.JobReady
+	j.state, j.holds = core.JobReady, false
 	s.tell(core.Wake{Sink: j.Sink})
 }
 
