@@ -18,7 +18,7 @@ import (
 // order service commits and relays are killed.
 func TestStepDownsLoseNothing(t *testing.T) {
 	set := servicetest.StartMongod(t, services.MongodConfig{Nodes: 3, CacheMB: 256})
-	for round := range scale(1, 5) {
+	for round := range scale(1, 30) {
 		t.Run(fmt.Sprintf("round-%02d", round+1), func(t *testing.T) {
 			s := newStage(t, servers{uri: set.URL()}, mongostore.Config{})
 			w := s.workload(scale(2000, 20_000), scale(100, 500))
@@ -45,7 +45,7 @@ func TestStepDownsLoseNothing(t *testing.T) {
 // commits and relays are killed.
 func TestBrokerRestartsLoseNothing(t *testing.T) {
 	broker := servicetest.StartKafka(t, services.KafkaConfig{})
-	for round := range scale(1, 5) {
+	for round := range scale(1, 30) {
 		t.Run(fmt.Sprintf("round-%02d", round+1), func(t *testing.T) {
 			s := newStage(t, servers{brokers: broker.Brokers()}, mongostore.Config{})
 			s.config.RouteOptions = append(s.config.RouteOptions, "outage_backoff: {initial: 200ms, max: 1s}")
