@@ -129,11 +129,12 @@ type Cursor interface {
 	// Park writes jobs for events that the cursor doesn't deliver itself. It is
 	// durable when it returns nil, and must be before a position passes the
 	// entries. All of them become visible at once. Parking an entry twice changes
-	// nothing.
+	// nothing. Park sets ID and Ref of each entry.
 	Park(ctx context.Context, entries []Parked) error
 	// OpenJobs lists the cursor's jobs that are not final, and the failed ones
-	// that hold their key, by position. A holder asks before it sends anything,
-	// and again when a person may have changed them.
+	// that hold their key, by position. A job that was so all the while that it
+	// took is never missing. A holder asks before it sends anything, and again
+	// when a person may have changed them.
 	OpenJobs(ctx context.Context) ([]OpenJob, error)
 	// ClaimJobs lends ready jobs of the cursor to its holder, all under one
 	// token, and returns those that it got, in the order of the request; the
@@ -265,8 +266,13 @@ type Parked struct {
 	Attempts, MaxAttempts int
 	// Failure is why; empty for an event that only waits behind another one.
 	Failure Failure
+	// Redelivered: an earlier try may have reached the destination.
+	Redelivered bool
 	// Holds: the failed job holds its key until a person retries or discards it.
 	Holds bool
+	// ID and Ref are those of the job, as in OpenJob; Park sets them.
+	ID  string
+	Ref any
 }
 
 // OpenJob is a job of a cursor that is still to be delivered, or that holds its
@@ -302,6 +308,11 @@ type Failure struct {
 const (
 	// CodeRejected: the destination refused the event for good.
 	CodeRejected = "rejected"
+	// CodeRefused: the destination refused the event for now; it is tried again.
+	CodeRefused = "refused"
+	// CodeExhausted: the event was tried as often as it may be. The reason is the
+	// last one.
+	CodeExhausted = "exhausted"
 	// CodeUndecodable: the stored document is no event.
 	CodeUndecodable = "undecodable"
 	// CodeCrashed: the process ended again and again while it delivered this

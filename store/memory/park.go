@@ -26,16 +26,18 @@ type Job struct {
 
 func (c *cursor) Park(_ context.Context, entries []core.Parked) error {
 	err := c.write(OpPark, func(s *Store) error {
-		for _, p := range entries {
+		for i := range entries {
+			p := &entries[i]
 			m, err := own(p.Entry.Mark)
 			if err != nil {
 				return err
 			}
 			id := parkedID(c.state.name, m.id)
+			p.ID, p.Ref = id, id
 			if _, there := s.queue.jobs[id]; there {
 				continue
 			}
-			s.park(id, c.state.name, m, p)
+			s.park(id, c.state.name, m, *p)
 		}
 		return nil
 	})
@@ -74,7 +76,7 @@ func (s *Store) park(id, cursor string, m mark, p core.Parked) {
 			MaxAttempts: cmp.Or(p.MaxAttempts, core.DefaultMaxAttempts),
 		},
 		id: id, seq: s.queue.seq, cursor: cursor, position: m.pos, err: p.Entry.Err,
-		state: cmp.Or(p.State, core.JobFailed), attempts: p.Attempts, enqueuedAt: now,
+		state: cmp.Or(p.State, core.JobFailed), attempts: p.Attempts, redelivered: p.Redelivered, enqueuedAt: now,
 	}
 	if p.Failure != (core.Failure{}) {
 		j.failure, j.failedAt = cutFailure(p.Failure), now
