@@ -45,7 +45,7 @@ func (c *conn) authenticate(ctx context.Context, deadline time.Time, mechanism s
 		return fmt.Errorf("asking for %s authentication: %w", mechanism.Name(), err)
 	}
 	if res := m.(*saslhandshake.Response); res.ErrorCode != 0 {
-		return fmt.Errorf("asking for %s authentication, the broker offers %v: %w", mechanism.Name(), res.Mechanisms, kafkago.Error(res.ErrorCode))
+		return fmt.Errorf("asking for %s authentication: %w", mechanism.Name(), hintNoSASL(kafkago.Error(res.ErrorCode), res.Mechanisms))
 	}
 	session, data, err := mechanism.Start(sasl.WithMetadata(ctx, c.metadata()))
 	if err != nil {

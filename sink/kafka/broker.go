@@ -24,7 +24,8 @@ type broker struct {
 // roundTrip sends one request on a connection of its own, see conn.roundTrip.
 func (b *broker) roundTrip(ctx context.Context, deadline time.Time, req protocol.Message) (res protocol.Message, sent bool, err error) {
 	c := b.take()
-	if c == nil {
+	fresh := c == nil
+	if fresh {
 		if c, err = b.dial.dial(ctx, b.addr, deadline); err != nil {
 			if ended := ctx.Err(); ended != nil {
 				err = ended
@@ -34,6 +35,9 @@ func (b *broker) roundTrip(ctx context.Context, deadline time.Time, req protocol
 	}
 	res, sent, err = c.roundTrip(ctx, deadline, req)
 	if err != nil {
+		if fresh && b.dial.sasl == nil {
+			err = hintSASL(err)
+		}
 		_ = c.pc.Close()
 		if ctx.Err() == nil {
 			b.drop() // they lead to the same place

@@ -94,7 +94,7 @@ func (d *dialer) dial(ctx context.Context, addr string, deadline time.Time) (*co
 	}
 	if d.tls != nil {
 		if nc, err = d.handshake(ctx, nc, addr); err != nil {
-			return nil, fmt.Errorf("securing the connection to %s: %w", addr, err)
+			return nil, fmt.Errorf("securing the connection to %s: %w", addr, hintNoTLS(err))
 		}
 	}
 	w := &wireConn{Conn: nc, largest: d.largest}

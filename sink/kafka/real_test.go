@@ -207,9 +207,10 @@ func TestDeliversOverTLSWithEachMechanism(t *testing.T) {
 		{"scram-sha-512", trusting, &SASL{ScramSHA512, services.User, services.Password}, core.Delivered, ""},
 		{"wrong password", trusting, &SASL{ScramSHA512, services.User, "wrong-secret"}, core.Unavailable, "check username and password"},
 		{"wrong plain password", trusting, &SASL{Plain, services.User, "wrong-secret"}, core.Unavailable, "check username and password"},
-		{"no user", trusting, nil, core.Unavailable, ""},
+		{"no user", trusting, nil, core.Unavailable, "does it want SASL"},
 		{"unknown authority", &tls.Config{}, &SASL{ScramSHA512, services.User, services.Password}, core.Unavailable, "certificate"},
-		{"no TLS", nil, &SASL{ScramSHA512, services.User, services.Password}, core.Unavailable, "TLS"},
+		{"no TLS", nil, &SASL{ScramSHA512, services.User, services.Password}, core.Unavailable, "does it want TLS"},
+		{"neither", nil, nil, core.Unavailable, "does it want TLS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := open(t, Config{Brokers: broker.Brokers(), Topic: topic, TLS: c.tls, SASL: c.sasl, RequestTimeout: 6 * time.Second})

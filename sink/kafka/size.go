@@ -20,7 +20,7 @@ func (e *requestSizeError) Error() string { return e.field().Error() }
 
 func (e *requestSizeError) field() *core.FieldError {
 	return &core.FieldError{
-		Field: "Event", Problem: "makes a request over the brokers' socket.request.max.bytes",
+		Field: core.WholeEvent, Problem: "makes a request over the brokers' socket.request.max.bytes",
 		Size: e.size, Limit: e.limit,
 	}
 }
@@ -78,8 +78,8 @@ func (d *delivery) oversize(t *topic, it *item) error {
 func tooLarge(topic string, it *item, limit int) error {
 	size, problem := it.size(), fmt.Sprintf("is too large for topic %q", topic)
 	if limit == 0 {
-		return &core.FieldError{Field: "Event", Problem: fmt.Sprintf(
+		return &core.FieldError{Field: core.WholeEvent, Problem: fmt.Sprintf(
 			"%s: %d bytes, more than its max.message.bytes (allow DESCRIBE_CONFIGS on the topic to have the limit named here)", problem, size)}
 	}
-	return &core.FieldError{Field: "Event", Problem: problem, Size: size, Limit: limit}
+	return &core.FieldError{Field: core.WholeEvent, Problem: problem, Size: size, Limit: limit}
 }
