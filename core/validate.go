@@ -24,7 +24,7 @@ const (
 // carries the value itself, which may be a secret.
 type FieldError struct {
 	// Field is the name of the field, such as "AggregateID" or
-	// `Headers["x-trace"]`.
+	// `Headers["x-trace"]`, or WholeEvent.
 	Field string
 	// Problem says what is wrong with it and what would be right.
 	Problem string
@@ -33,11 +33,19 @@ type FieldError struct {
 	Limit, Size int
 }
 
+// WholeEvent is the Field of a problem that no single field has, such as the
+// size.
+const WholeEvent = "Event"
+
 func (e *FieldError) Error() string {
-	if e.Limit > 0 {
-		return fmt.Sprintf("%s %s: %d bytes, limit %d", e.Field, e.Problem, e.Size, e.Limit)
+	field := e.Field
+	if field == WholeEvent {
+		field = "the event"
 	}
-	return e.Field + " " + e.Problem
+	if e.Limit > 0 {
+		return fmt.Sprintf("%s %s: %d bytes, limit %d", field, e.Problem, e.Size, e.Limit)
+	}
+	return field + " " + e.Problem
 }
 
 // ErrInvalidEvent is matched by every error that Event.Validate returns.
@@ -86,7 +94,7 @@ func (e *Event) Validate(maxBytes int) error {
 		folded[lower] = struct{}{}
 	}
 	if n := e.Size(); n > maxBytes {
-		add(&FieldError{Field: "Event", Problem: "is too large", Limit: maxBytes, Size: n})
+		add(&FieldError{Field: WholeEvent, Problem: "is too large", Limit: maxBytes, Size: n})
 	}
 	if len(errs) == 0 {
 		return nil

@@ -37,7 +37,7 @@ func TestValidateNamesTheFieldAndTheLimit(t *testing.T) {
 		"reserved header":        {func(e *core.Event) { e.Headers = map[string]string{"Ce-Id": "x"} }, `Headers["Ce-Id"]`, 0, "reserved"},
 		"reserved kafka header":  {func(e *core.Event) { e.Headers = map[string]string{"ce_id": "x"} }, `Headers["ce_id"]`, 0, "reserved"},
 		"header in two cases":    {func(e *core.Event) { e.Headers = map[string]string{"a": "x", "A": "y"} }, "Headers[", 0, "twice"},
-		"too large":              {func(e *core.Event) { e.Payload = make([]byte, 1<<20) }, "Event", 1 << 20, "too large"},
+		"too large":              {func(e *core.Event) { e.Payload = make([]byte, 1<<20) }, "Event", 1 << 20, "the event is too large: 1048596 bytes"},
 		"header name over limit": {func(e *core.Event) { e.Headers = map[string]string{strings.Repeat("h", 300): "x"} }, "Headers[", 255, "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -120,7 +120,7 @@ func (s *Store) documents(ctx context.Context, events []core.Event) ([]bson.Raw,
 		}
 		if len(doc) > maxDocumentBytes {
 			return nil, nil, fmt.Errorf("%w: %w", core.ErrInvalidEvent, &core.FieldError{
-				Field: "Event", Problem: "is too large as it is stored", Limit: maxDocumentBytes, Size: len(doc),
+				Field: core.WholeEvent, Problem: "is too large as it is stored", Limit: maxDocumentBytes, Size: len(doc),
 			})
 		}
 		docs[i], ids[i] = doc, e.ID
@@ -165,6 +165,9 @@ func (s *Store) insert(ctx context.Context, events []core.Event, docs []bson.Raw
 	}
 	if id, ok := duplicateID(err, ids); ok {
 		return fmt.Errorf("appending events: %w", &core.DuplicateIDError{ID: id})
+	}
+	if isNoTransactions(err) {
+		err = fmt.Errorf("%w: %w", errNoTransactions, err)
 	}
 	return fmt.Errorf("appending events: %w", err)
 }

@@ -19,7 +19,7 @@ import (
 // can cure, and the event holds what could be read. Any other error means that
 // the codec couldn't open the payload now: read the document again later.
 func (s *Store) decodeEvent(ctx context.Context, raw bson.Raw) (core.Event, error) {
-	d := decoder{store: s}
+	d := decoder{store: s, raw: raw}
 	els := walk(raw)
 	for els.next() {
 		if c, ok := s.columns[string(els.name)]; ok {
@@ -33,7 +33,7 @@ func (s *Store) decodeEvent(ctx context.Context, raw bson.Raw) (core.Event, erro
 	d.required(s.cfg.Fields.AggregateID, d.event.AggregateID)
 	d.required(s.cfg.Fields.Type, d.event.Type)
 	if !d.hasPayload {
-		d.fail(s.cfg.Fields.Payload, "is missing")
+		d.lacks(s.cfg.Fields.Payload)
 	}
 	if d.err != nil {
 		return d.event, d.err
@@ -64,6 +64,7 @@ func (s *Store) open(ctx context.Context, e core.Event, codec, keyID string) (co
 // decoder gathers an event field by field, and the first error.
 type decoder struct {
 	store        *Store
+	raw          bson.Raw
 	event        core.Event
 	hasPayload   bool
 	codec, keyID string
@@ -78,8 +79,19 @@ func (d *decoder) fail(field, problem string) {
 
 func (d *decoder) required(field, value string) {
 	if value == "" {
-		d.fail(field, "is missing or empty")
+		d.lacks(field)
 	}
+}
+
+// lacks says how a field that an event needs is not there.
+func (d *decoder) lacks(field string) {
+	problem := "is missing"
+	if v := d.raw.Lookup(field); v.Type == bson.TypeNull {
+		problem = "is null"
+	} else if !v.IsZero() {
+		problem = "is empty"
+	}
+	d.fail(field, problem)
 }
 
 func (d *decoder) field(c column, name []byte, v bson.RawValue) {

@@ -235,6 +235,33 @@ func TestADocumentThatIsNoEventNamesTheFieldAndNotTheValue(t *testing.T) {
 
 const missing = "\x00missing"
 
+func TestAFieldThatLacksIsToldAsItIs(t *testing.T) {
+	t.Parallel()
+	s := unconnected(t, Config{Fields: Fields{Type: "name"}})
+	for _, tc := range []struct {
+		doc  bson.D
+		says string
+	}{
+		{bson.D{{Key: "_id", Value: "1"}, {Key: "aggregate_id", Value: "k"}, {Key: "name", Value: "t"}}, `"payload" is missing`},
+		{bson.D{{Key: "_id", Value: "1"}, {Key: "aggregate_id", Value: "k"}, {Key: "name", Value: "t"}, {Key: "payload", Value: nil}}, `"payload" is null`},
+		{bson.D{{Key: "_id", Value: "1"}, {Key: "aggregate_id", Value: "k"}, {Key: "name", Value: nil}, {Key: "payload", Value: ""}}, `"name" is null`},
+		{bson.D{{Key: "_id", Value: "1"}, {Key: "aggregate_id", Value: ""}, {Key: "name", Value: "t"}, {Key: "payload", Value: ""}}, `"aggregate_id" is empty`},
+		{bson.D{{Key: "_id", Value: "1"}, {Key: "name", Value: "t"}, {Key: "payload", Value: ""}}, `"aggregate_id" is missing`},
+	} {
+		_, err := s.decodeEvent(t.Context(), marshal(t, tc.doc))
+		if err == nil || !strings.HasSuffix(err.Error(), tc.says) {
+			t.Errorf("got %v, want %s", err, tc.says)
+		}
+	}
+	// What is there is no lack: the JSON null, and nothing at all.
+	for _, payload := range []any{"null", "", bson.Binary{}} {
+		doc := bson.D{{Key: "_id", Value: "1"}, {Key: "aggregate_id", Value: "k"}, {Key: "name", Value: "t"}, {Key: "payload", Value: payload}}
+		if e, err := s.decodeEvent(t.Context(), marshal(t, doc)); err != nil || e.Payload == nil {
+			t.Errorf("payload %#v: %v, %#v", payload, err, e.Payload)
+		}
+	}
+}
+
 func TestADecodedEventSharesNothingWithTheDocument(t *testing.T) {
 	t.Parallel()
 	s := unconnected(t, Config{})

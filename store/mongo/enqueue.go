@@ -194,7 +194,7 @@ func (s *Store) jobDocument(ctx context.Context, job *core.Job, id uuid.UUID, ha
 	}
 	if len(raw) > maxDocumentBytes {
 		return nil, fmt.Errorf("%w: %w", core.ErrInvalidJob, &core.FieldError{
-			Field: "Event", Problem: "is too large as it is stored", Limit: maxDocumentBytes, Size: len(raw),
+			Field: core.WholeEvent, Problem: "is too large as it is stored", Limit: maxDocumentBytes, Size: len(raw),
 		})
 	}
 	return raw, nil

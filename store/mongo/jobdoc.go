@@ -145,7 +145,7 @@ type readJob struct {
 // core.MarkRejected where no retry can cure it. Nothing points into raw.
 func (s *Store) decodeJob(ctx context.Context, raw bson.Raw) readJob {
 	j := readJob{rank: core.Normal.Rank()}
-	d := decoder{}
+	d := decoder{raw: raw}
 	var document bool
 	els := walk(raw)
 	for els.next() {
@@ -173,7 +173,7 @@ func (s *Store) decodeJob(ctx context.Context, raw bson.Raw) readJob {
 	case document:
 		d.fail("document", "is kept as it was read: it is no event")
 	case !d.hasPayload && j.reference.IsZero():
-		d.fail(jobFields.Payload, "is missing")
+		d.lacks(jobFields.Payload)
 	}
 	j.event = d.event
 	j.err = d.err

@@ -2,7 +2,9 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -43,8 +45,10 @@ func (s *Store) InTransaction(ctx context.Context, fn func(ctx context.Context) 
 	switch {
 	case err == nil:
 		return nil
-	case hasCode(err, codeIllegalOperation) && !s.transacts(ctx):
-		return fmt.Errorf("%w (this server is a standalone, which has no transactions: start mongod with --replSet)", err)
+	case errors.Is(err, errNoTransactions):
+		return err // as Append told it
+	case isNoTransactions(err):
+		return fmt.Errorf("%w: %w", errNoTransactions, err)
 	case fnErr == nil:
 		return fmt.Errorf("committing a transaction: %w", err)
 	}
@@ -82,6 +86,20 @@ func (s *Store) running(ctx context.Context) (bool, error) {
 		return false, ErrOtherClient
 	}
 	return true, nil
+}
+
+// errNoTransactions explains what a standalone answers to the first operation
+// of a transaction.
+var errNoTransactions = errors.New("this mongod is a standalone and has no transactions: start it with --replSet, " +
+	"or set AllowNoTransaction and append outside of transactions")
+
+// isNoTransactions tells whether a standalone refused a transaction. It goes by
+// the sentences: fn may have lost the code, and the driver makes an error of its
+// own, which blames retryable writes, of what answers a commit.
+func isNoTransactions(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "Transaction numbers are only allowed on a replica set") ||
+		strings.Contains(text, "does not support retryable writes")
 }
 
 // transacts tells whether the server has transactions.

@@ -2,11 +2,14 @@ package mongo
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/gooutbox/outbox/internal/servicetest"
 )
@@ -87,7 +90,54 @@ func TestAPanicRollsBack(t *testing.T) {
 func TestAStandaloneSaysThatItHasNoTransactions(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servicetest.StandaloneDatabase(t), Config{})
-	err := s.InTransaction(t.Context(), func(ctx context.Context) error { return s.Append(ctx, order("a")) })
+	orders := s.db.Collection("orders")
+	for name, fn := range map[string]func(ctx context.Context) error{
+		"append": func(ctx context.Context) error { return s.Append(ctx, order("a")) },
+		"write": func(ctx context.Context) error {
+			_, err := orders.InsertOne(ctx, bson.D{})
+			return err
+		},
+		"read": func(ctx context.Context) error { return orders.FindOne(ctx, bson.D{}).Err() },
+		"wrapped": func(ctx context.Context) error {
+			_, err := orders.InsertOne(ctx, bson.D{})
+			return fmt.Errorf("placing an order: %w", err)
+		},
+		"as text only": func(ctx context.Context) error {
+			_, err := orders.InsertOne(ctx, bson.D{})
+			return fmt.Errorf("placing an order: %v", err) //nolint:errorlint // as programs do
+		},
+		"append swallowed": func(ctx context.Context) error {
+			_ = s.Append(ctx, order("a"))
+			return nil
+		},
+		"write swallowed": func(ctx context.Context) error {
+			_, _ = orders.InsertOne(ctx, bson.D{})
+			return nil
+		},
+	} {
+		err := s.InTransaction(t.Context(), fn)
+		if err == nil || !strings.Contains(err.Error(), "--replSet") || !strings.Contains(err.Error(), "AllowNoTransaction") {
+			t.Errorf("%s: got %v, want it to say what to do", name, err)
+		} else if strings.Count(err.Error(), "--replSet") > 1 {
+			t.Errorf("%s: it is said twice: %v", name, err)
+		}
+	}
+	err := s.InTransaction(t.Context(), func(context.Context) error { return errors.New("out of stock") })
+	if err == nil || err.Error() != "out of stock" {
+		t.Errorf("an error of another kind came back as %v", err)
+	}
+}
+
+// The caller's own transaction ends in Append.
+func TestAStandaloneSaysItInATransactionOfTheCaller(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, servicetest.StandaloneDatabase(t), Config{})
+	err := s.client.UseSession(t.Context(), func(ctx context.Context) error {
+		if err := mongo.SessionFromContext(ctx).StartTransaction(); err != nil {
+			return err
+		}
+		return s.Append(ctx, order("a"))
+	})
 	if err == nil || !strings.Contains(err.Error(), "--replSet") {
 		t.Fatalf("got %v, want it to say what to do", err)
 	}
