@@ -15,22 +15,23 @@ import (
 	"github.com/gooutbox/outbox/core"
 )
 
-// Config configures a Relay. Log, Sinks and Routes are required; the zero value
-// of every other field is useful.
+// Config configures a Relay. Sinks is required, and Routes with their Log, or
+// Workers with their Queue; the zero value of every other field is useful.
 type Config struct {
-	// Log is where events are read. Required. Defaults to nil.
+	// Log is where events are read. Required for Routes. Defaults to nil.
 	Log core.Log
 	// Queue is where events that were refused for now are parked, and where the
 	// jobs of Workers are. It must be of the same store as Log. Defaults to nil:
 	// a key whose event is refused waits in memory.
 	Queue core.Queue
-	// Sinks are the destinations by the names that routes use. The relay calls
+	// Sinks are the destinations by the names that routes, workers and jobs use. The relay calls
 	// Deliver and nothing else: closing them after Run has returned is the
 	// caller's. Defaults to none.
 	Sinks map[string]core.Sink
-	// Routes are the cursors to run. At least one is required. Defaults to
-	// none.
+	// Routes are the cursors to run. Defaults to none.
 	Routes []Route
+	// Workers deliver the jobs of Queue, one for each sink. Defaults to none.
+	Workers []Worker
 	// Owner names this process in the cursors that it holds. It must differ
 	// from that of any other start, also of the same program on the same
 	// machine: see NewOwner. Defaults to NewOwner().
@@ -57,6 +58,18 @@ type Config struct {
 	// StoreBackoff is how long to wait after the store failed. Defaults to 100
 	// milliseconds, up to 10 seconds.
 	StoreBackoff Backoff
+	// MaxRedeliveries is how often a job whose lease ran out is lent again
+	// before it is failed as crashed. All processes of a queue should agree.
+	// Defaults to core.DefaultMaxRedeliveries, 5.
+	MaxRedeliveries int
+	// Reservations tells of the jobs of sinks that must not repeat, and whose
+	// lease ran out, whether they may have been sent. Defaults to nil: they end
+	// as unknown.
+	Reservations core.Reservations
+	// JobPoll is how often the queue is looked at when nothing tells of changes,
+	// at most. Defaults to 15 seconds beside a stream of changes, which tells
+	// earlier, and to 1 second without one.
+	JobPoll time.Duration
 }
 
 // Route is one cursor: which events go to which sink, and how.
@@ -114,7 +127,7 @@ const minLease = 100 * time.Millisecond
 func (c Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Log == nil {
+	if c.Log == nil && len(c.Routes) > 0 {
 		add("Log is nil: give the store that holds the events")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
@@ -122,8 +135,8 @@ func (c Config) Validate() error {
 			add("Sinks[%q] is nil", name)
 		}
 	}
-	if len(c.Routes) == 0 {
-		add("Routes is empty: give at least one")
+	if len(c.Routes) == 0 && len(c.Workers) == 0 {
+		add("Routes and Workers are empty: give at least one")
 	}
 	if len(c.Owner) > core.MaxNameBytes {
 		add("Owner is too long: %d bytes, limit %d", len(c.Owner), core.MaxNameBytes)
@@ -134,6 +147,7 @@ func (c Config) Validate() error {
 	addNegative(add, "Drain", c.Drain)
 	addNegative(add, "CleanInterval", c.CleanInterval)
 	c.StoreBackoff.check(add, "StoreBackoff")
+	c.checkWorkers(add)
 	seen := map[string]bool{}
 	for i := range c.Routes {
 		c.Routes[i].check(add, i, c.Sinks)
@@ -209,6 +223,11 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.CleanInterval, DefaultCleanInterval)
 	c.StoreBackoff.setDefaults(100*time.Millisecond, 10*time.Second)
 	c.Sinks = maps.Clone(c.Sinks)
+	orDefault(&c.MaxRedeliveries, core.DefaultMaxRedeliveries)
+	c.Workers = slices.Clone(c.Workers)
+	for i := range c.Workers {
+		c.Workers[i].setDefaults(c.Sinks[c.Workers[i].Sink])
+	}
 	c.Routes = slices.Clone(c.Routes)
 	for i := range c.Routes {
 		r := &c.Routes[i]

@@ -67,7 +67,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			}
 		})
 	}
-	if r.cfg.Retention > 0 {
+	if r.cfg.Retention > 0 && len(r.routes) > 0 {
 		wg.Go(func() { r.clean(ctx) })
 	}
 	wg.Wait()
