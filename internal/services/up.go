@@ -23,7 +23,7 @@ type record struct {
 // Up provides the selected servers and leaves them running in the background,
 // with everything they write below dir. Those that run there already stay as
 // they are; one that the environment names is used instead of starting one,
-// and must answer.
+// and must answer. One that has ended is started anew, and is empty.
 // It returns the variables that name all of them.
 func Up(ctx context.Context, dir string, selection Selection) ([]Variable, error) {
 	if err := selection.validate(); err != nil {

@@ -30,6 +30,9 @@ const usage = `usage: services up | down | env | run [flags] [-- command …]
 
 A server that MONGODB_URL, MONGODB_STANDALONE_URL or KAFKA_BROKERS names is
 used instead of starting one. Downloads are kept in OUTBOX_CACHE.
+
+Data lives as long as its server: one that has ended is empty
+when up starts it again, topics and databases included.
 `
 
 func main() {
