@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,6 +33,11 @@ type Config struct {
 	Routes []Route
 	// Workers deliver the jobs of Queue, one for each sink. Defaults to none.
 	Workers []Worker
+	// OnFailed is called after an event or job has durably failed for good, by
+	// the goroutine that set it aside: it should return soon. It is not called
+	// again for one that a process set aside just before it died. Defaults to
+	// nil: a line of the log tells it.
+	OnFailed func(context.Context, FailedJob)
 	// Owner names this process in the cursors that it holds. It must differ
 	// from that of any other start, also of the same program on the same
 	// machine: see NewOwner. Defaults to NewOwner().
@@ -104,6 +110,18 @@ type Route struct {
 	// Backoff is how long a key waits after its event was refused, or after
 	// its outcome was unknown. Defaults to 1 second, up to 10 minutes.
 	Backoff Backoff
+	// OnFailure says whether a key goes on when one of its events failed for
+	// good. Hold needs Config.Queue. Defaults to Skip.
+	OnFailure FailurePolicy
+	// MaxAttempts is how often an event is tried before it fails for good. What
+	// says nothing about the event isn't counted: an outage, an unknown outcome.
+	// Without Config.Queue there is no bound. Defaults to
+	// core.DefaultMaxAttempts, 10.
+	MaxAttempts int
+	// MaxParked bounds the parked events of one key: above it the route reads
+	// nothing more until they get on. One batch may come on top. Defaults to
+	// 1,000.
+	MaxParked int
 	// OutageBackoff is how long the route waits while its sink is unavailable.
 	// Defaults to 1 second, up to 30 seconds.
 	OutageBackoff Backoff
@@ -117,6 +135,7 @@ const (
 	DefaultLanes         = 5
 	DefaultWindow        = 10_000
 	DefaultTimeout       = time.Minute
+	DefaultMaxParked     = 1000
 )
 
 // minLease is the shortest cursor lease: below it, scheduling delays of a
@@ -151,6 +170,9 @@ func (c Config) Validate() error {
 	seen := map[string]bool{}
 	for i := range c.Routes {
 		c.Routes[i].check(add, i, c.Sinks)
+		if c.Routes[i].OnFailure == Hold && c.Queue == nil {
+			add("Routes[%d].OnFailure is hold, which needs Queue: there a person retries or discards what holds a key", i)
+		}
 		if name := c.Routes[i].Name; name != "" {
 			if seen[name] {
 				add("Routes[%d] is named %q like an earlier one: each needs its own cursor", i, name)
@@ -185,6 +207,11 @@ func (r *Route) check(add func(string, ...any), i int, sinks map[string]core.Sin
 	addNegative(add, at+".BatchBytes", r.BatchBytes)
 	addNegative(add, at+".Window", r.Window)
 	addNegative(add, at+".Timeout", r.Timeout)
+	addNegative(add, at+".MaxAttempts", r.MaxAttempts)
+	addNegative(add, at+".MaxParked", r.MaxParked)
+	if r.OnFailure > Hold {
+		add("%s.OnFailure is %v: must be Skip or Hold", at, r.OnFailure)
+	}
 	r.Backoff.check(add, at+".Backoff")
 	r.OutageBackoff.check(add, at+".OutageBackoff")
 }
@@ -236,6 +263,8 @@ func (c Config) withDefaults() Config {
 		orDefault(&r.BatchBytes, core.DefaultReadBytes)
 		orDefault(&r.Window, DefaultWindow)
 		orDefault(&r.Timeout, DefaultTimeout)
+		orDefault(&r.MaxAttempts, core.DefaultMaxAttempts)
+		orDefault(&r.MaxParked, DefaultMaxParked)
 		r.Backoff.setDefaults(time.Second, 10*time.Minute)
 		r.OutageBackoff.setDefaults(time.Second, 30*time.Second)
 		r.Match = r.Match.clone()
