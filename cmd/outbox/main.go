@@ -1,5 +1,6 @@
 // Outbox is the command that runs and looks after an outbox: it relays events,
-// makes indexes, and checks whether everything that a relay needs is there.
+// makes indexes, checks whether everything that a relay needs is there, shows
+// what waits or has failed and why, and lets operators act on it.
 //
 // Exit statuses:
 //

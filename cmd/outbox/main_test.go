@@ -60,7 +60,10 @@ func golden(t *testing.T, name, got string) {
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "relay", "check", "indexes", "config", "version"} {
+	for _, command := range []string{
+		"", "relay", "check", "indexes", "config", "version",
+		"stats", "explain", "failed", "get", "acts", "retry", "discard", "pause", "resume", "forget-cursor",
+	} {
 		status, stdout, stderr := outbox(t, append(strings.Fields(command), "--help")...)
 		if status != exitOK || stderr != "" {
 			t.Errorf("%s --help: status %d, stderr %q", command, status, stderr)

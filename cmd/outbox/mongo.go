@@ -139,6 +139,10 @@ func (o *mongoOptions) store(p parts) mongostore.Config {
 		ClockSlack:    time.Duration(o.ClockSlack),
 		Logger:        p.logger,
 		MeterProvider: p.meters,
+
+		CompletedRetention: time.Duration(p.queue.CompletedRetention),
+		FailedRetention:    time.Duration(p.queue.FailedRetention),
+		Retain:             mongostore.Retain(p.queue.Retain),
 	}
 }
 

@@ -46,6 +46,7 @@ func closeSinks(sinks map[string]core.Sink) error {
 
 // openStore makes the store.
 func openStore(ctx context.Context, file *config.File, p parts) (store, error) {
+	p.queue = file.Queue
 	return file.Store.Options.(storeOptions).open(ctx, p)
 }
 

@@ -30,7 +30,19 @@ func (p *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(p.relayCommand(), p.checkCommand(), p.indexesCommand(), p.configCommand(), p.versionCommand())
+	const run, look, act = "run", "look", "act"
+	root.AddGroup(&cobra.Group{ID: run, Title: "Run a relay:"}, &cobra.Group{ID: look, Title: "Look:"}, &cobra.Group{ID: act, Title: "Act:"})
+	for group, commands := range map[string][]*cobra.Command{
+		run:  {p.relayCommand(), p.checkCommand(), p.indexesCommand(), p.configCommand()},
+		look: {p.statsCommand(), p.explainCommand(), p.failedCommand(), p.getCommand(), p.actsCommand()},
+		act:  {p.retryCommand(), p.discardCommand(), p.pauseCommand(), p.resumeCommand(), p.forgetCursorCommand()},
+		"":   {p.versionCommand()},
+	} {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
 	for _, cmd := range append(root.Commands(), root) {
 		refuse := cmd.Args
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -50,8 +62,15 @@ func configFlag(cmd *cobra.Command) *string {
 
 // load reads the configuration. From then on its secrets are hidden in whatever
 // the program prints.
-func (p *program) load(path string) (*config.File, error) {
-	file, redactor, err := config.LoadFile(path, kinds(), config.Source{Getenv: os.LookupEnv})
+func (p *program) load(path string) (*config.File, error) { return p.loadAs(path, kinds()) }
+
+// loadStore reads no more of it than concerns the store.
+func (p *program) loadStore(path string) (*config.File, error) {
+	return p.loadAs(path, kinds().StoreOnly())
+}
+
+func (p *program) loadAs(path string, kinds config.Kinds) (*config.File, error) {
+	file, redactor, err := config.LoadFile(path, kinds, config.Source{Getenv: os.LookupEnv})
 	p.redactor = redactor
 	if err != nil {
 		if path == defaultConfigFile && errors.Is(err, fs.ErrNotExist) {

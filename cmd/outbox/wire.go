@@ -25,6 +25,9 @@ var (
 type parts struct {
 	logger *slog.Logger
 	meters metric.MeterProvider
+	// queue is how a store is to keep jobs; its zero value stands for the
+	// store's own defaults.
+	queue config.Queue
 }
 
 // storeOptions is the configuration of one kind of store.
@@ -37,6 +40,8 @@ type storeOptions interface {
 // store is what the commands need of one.
 type store interface {
 	core.Log
+	core.Queue
+	core.Admin
 	// ensureIndexes makes what is missing, or with dryRun only says so, one
 	// line for each thing.
 	ensureIndexes(ctx context.Context, dryRun bool) ([]string, error)

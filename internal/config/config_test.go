@@ -243,6 +243,39 @@ func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 	}
 }
 
+// Commands that speak to the store alone run where the sinks' secrets are not.
+func TestStoreAloneIsReadAsStrictly(t *testing.T) {
+	t.Parallel()
+	const text = `store:
+  db: {uri: "${DB_URL}", database: shop}
+queue: {retain: all, completed_retention: 2d}
+sinks:
+  events: {type: unheard-of, password: "${NOT_SET}"}
+routes: []
+`
+	f, _, err := config.Load([]byte(text), kinds.StoreOnly(), source())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := f.Store.Options.(*databaseOptions)
+	if f.Store.Type != "db" || db.Database != "shop" || f.Queue.Retain != "all" || f.Queue.CompletedRetention != config.Duration(48*time.Hour) {
+		t.Errorf("store %+v, queue %+v", db, f.Queue)
+	}
+	if _, _, err := config.Load([]byte(least), kinds.StoreOnly(), source()); err != nil {
+		t.Errorf("a relay's file: %v", err)
+	}
+	for wrong, want := range map[string]string{
+		strings.Replace(text, "database:", "databse:", 1): "2 problems\n  line 2: store.db.databse: unknown key, did you mean \"database\"?\n  line 2: store.db.database: is missing",
+		strings.Replace(text, "retain:", "retian:", 1):    "line 3: queue.retian: unknown key, did you mean \"retain\"?",
+		text + "rotes: []\n":                               "line 7: rotes: unknown key, did you mean \"routes\"?",
+		"queue: {}\n":                                     "line 1: store: is missing",
+	} {
+		if _, _, err := config.Load([]byte(wrong), kinds.StoreOnly(), source()); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 func TestFileIsNamedInErrors(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.yaml")
@@ -294,6 +327,10 @@ routes:
     outage_backoff:
       initial: 1s
       max: 30s
+queue:
+  completed_retention: 1d
+  failed_retention: 7d
+  retain: failed
 relay:
   drain: 30s
   cursor_lease: 15s

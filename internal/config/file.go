@@ -19,6 +19,7 @@ type File struct {
 	Sinks map[string]Choice `yaml:"sinks,required"`
 	// Routes tie cursors to sinks.
 	Routes []Route `yaml:"routes,required"`
+	Queue  Queue   `yaml:"queue"`
 	Relay  Relay   `yaml:"relay"`
 	Admin  Admin   `yaml:"admin"`
 	Log    Log     `yaml:"log"`
@@ -39,6 +40,8 @@ type Choice struct {
 // Kinds lists the stores and sinks that a file may name.
 type Kinds struct {
 	Stores, Sinks map[string]func() any
+
+	storeOnly bool
 }
 
 // Route is one cursor: which events go to which sink.
@@ -122,6 +125,18 @@ type Batch struct {
 	Bytes  Size `yaml:"bytes" min:"1"`
 }
 
+// Queue says how the store keeps jobs.
+type Queue struct {
+	// CompletedRetention is how long completed jobs are kept, and so for how
+	// long a dedup key holds. Defaults to 1 day.
+	CompletedRetention Duration `yaml:"completed_retention" min:"1s"`
+	// FailedRetention is how long failed jobs that were enqueued are kept. Those
+	// of a cursor are kept until a person decides. Defaults to 7 days.
+	FailedRetention Duration `yaml:"failed_retention" min:"1s"`
+	// Retain says which jobs that ended keep their payload. Defaults to failed.
+	Retain string `yaml:"retain" enum:"failed,all,none"`
+}
+
 // Relay holds what concerns all routes of the process.
 type Relay struct {
 	// Owner names the process in cursors, where a part that is random at each
@@ -158,6 +173,11 @@ type Log struct {
 // Default returns a File with every default, without store, sinks and routes.
 func Default() *File {
 	return &File{
+		Queue: Queue{
+			CompletedRetention: Duration(core.DefaultCompletedRetention),
+			FailedRetention:    Duration(core.DefaultFailedRetention),
+			Retain:             "failed",
+		},
 		Relay: Relay{
 			Drain:         Duration(30 * time.Second),
 			CursorLease:   Duration(core.DefaultCursorLease),

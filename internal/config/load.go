@@ -60,9 +60,12 @@ func Load(data []byte, kinds Kinds, src Source) (*File, Redactor, error) {
 	}
 	d := &decoder{source: src, kinds: kinds, lines: map[string]int{"": 1}}
 	file := Default()
-	if root := d.parse(data); root != nil {
-		v := reflect.ValueOf(file).Elem()
-		d.structure(root, v, "", nil)
+	switch root := d.parse(data); {
+	case root == nil:
+	case kinds.storeOnly:
+		d.storeOnly(root, file)
+	default:
+		d.structure(root, reflect.ValueOf(file).Elem(), "", nil)
 		if d.complete {
 			d.validate(file)
 		}
