@@ -75,13 +75,21 @@ func (s *Store) Retry(ctx context.Context, filter core.JobFilter, act core.Act) 
 	})
 }
 
-// Discard removes jobs that are not active, see core.Admin.
+// Discard removes jobs that are not active, see core.Admin. One from a cursor
+// ends as completed instead, with "discarded" as its result: its event would be
+// read again, were there no job, and sent.
 func (s *Store) Discard(ctx context.Context, filter core.JobFilter, act core.Act) (int64, error) {
 	return s.act(ctx, "discard", filter, act, func(j *job) bool {
-		return j.state != core.JobActive
+		return j.state != core.JobActive && !j.discarded
 	}, func(jobs []*job) {
+		now := s.cfg.Now()
 		for _, j := range jobs {
-			delete(s.queue.jobs, j.id)
+			if j.cursor == "" {
+				delete(s.queue.jobs, j.id)
+				continue
+			}
+			j.discarded, j.holds, j.result, j.Payload = true, false, "discarded", nil
+			j.state, j.finishedAt, j.expireAt = core.JobCompleted, now, now.Add(s.cfg.CompletedRetention)
 		}
 	})
 }

@@ -93,11 +93,11 @@ func (s *Store) park(id, cursor string, m mark, p core.Parked) {
 func (j *job) open() bool { return !j.state.Final() || j.state == core.JobFailed && j.holds }
 
 // parkedBehind tells whether an event behind d of the same key has a job of the
-// cursor: d was settled before that. An event that can't be decoded is parked
-// without waiting for its key. The caller holds mu.
+// cursor: d was settled before that. An event whose key isn't known was parked
+// without waiting for others. The caller holds mu.
 func (s *Store) parkedBehind(cursor string, d *document) bool {
 	for _, j := range s.queue.jobs {
-		if j.cursor == cursor && j.err == nil && j.AggregateID == d.event.AggregateID && j.position.Compare(d.pos) > 0 {
+		if j.cursor == cursor && j.AggregateID != "" && j.AggregateID == d.event.AggregateID && j.position.Compare(d.pos) > 0 {
 			return true
 		}
 	}

@@ -67,7 +67,7 @@ type job struct {
 
 	state                  core.JobState
 	attempts, redeliveries int
-	redriven               bool
+	redriven, discarded    bool
 	redelivered            bool // an earlier try may have arrived
 	enqueuedAt             time.Time
 	// availableAt is when it is due: zero, before all others, without
