@@ -46,6 +46,9 @@ func (v Variable) ping(ctx context.Context) error {
 			return err
 		})
 	}
+	if v.Name == awsVariable {
+		return pingHTTP(ctx, v.Value)
+	}
 	opts := options.Client().ApplyURI(v.Value)
 	if opts.Validate() != nil {
 		return errors.New("it is no address of MongoDB") // the driver's words may quote a password

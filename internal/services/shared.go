@@ -30,6 +30,9 @@ var kinds = []kind{
 	{"kafka", kafkaVariable, func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
 		return startKafka(ctx, KafkaConfig{Port: port, Throughput: true}, newFolder)
 	}},
+	{"aws", awsVariable, func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
+		return startAWS(ctx, AWSConfig{Port: port}, newFolder)
+	}},
 }
 
 // server is a running server of any kind.
@@ -49,8 +52,8 @@ func (k *Kafka) identity() (int, string) { return k.process.pid, k.folder.path }
 // Selection says which of the shared servers to provide, and where. The zero
 // value is all of them on free ports.
 type Selection struct {
-	// Only names the kinds to provide: mongodb, standalone, kafka. Defaults to
-	// all.
+	// Only names the kinds to provide, such as mongodb, standalone, kafka, aws.
+	// Defaults to all.
 	Only []string
 
 	// Ports holds a port for some of the kinds. Defaults to free ones.

@@ -10,6 +10,7 @@ const (
 	mongoVariable      = "MONGODB_URL"
 	standaloneVariable = "MONGODB_STANDALONE_URL"
 	kafkaVariable      = "KAFKA_BROKERS"
+	awsVariable        = "AWS_ENDPOINT_URL"
 )
 
 // required tells whether a missing server fails the test.
