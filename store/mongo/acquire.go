@@ -86,7 +86,7 @@ func (s *Store) acquire(ctx context.Context, req core.AcquireRequest) (*cursor, 
 		}
 	}
 	c.reader = newReader(s, readerConfig{
-		doc: c.doc, poll: poll, margin: margin, queued: c.isQueued, recovering: c.loadJobs,
+		doc: c.doc, poll: poll, margin: margin, queued: c.isQueued, behind: c.isBehind, recovering: c.loadJobs,
 	})
 	// Only after the fence was raised is the set of jobs complete: the former
 	// holder can park nothing more.

@@ -43,6 +43,8 @@ type found struct {
 	token     bson.Raw
 	scan      *scanState
 	committed time.Time
+	// commit is the cluster time of the commit, which a stream tells.
+	commit bson.Timestamp
 }
 
 func (b *batch) full() bool { return len(b.Entries) >= b.limit.Events }
@@ -101,6 +103,7 @@ func (r *reader) add(ctx context.Context, b *batch, f found, pos core.Position) 
 	}
 	m := b.newMark()
 	m.pos, m.scan = pos, f.scan
+	m.committed = !f.commit.IsZero() && numberOf(f.commit) == pos.Time
 	m.id = bson.RawValue{Type: id.Type, Value: b.keep(id.Value)}
 	if r.store.cfg.Fields.ID != "_id" {
 		m.event = strings.Clone(event.ID)
@@ -112,9 +115,10 @@ func (r *reader) add(ctx context.Context, b *batch, f found, pos core.Position) 
 	if b.Entries == nil {
 		b.Entries = make([]core.Entry, 0, min(b.expect+1, b.limit.Events))
 	}
+	queued := r.queued(id) || err == nil && m.committed && r.behind(event.AggregateID, f.commit)
 	b.bytes += size
 	b.Entries = append(b.Entries, core.Entry{
-		Event: event, Mark: m, Size: size, CommittedAt: f.committed, Queued: r.queued(id), Err: err,
+		Event: event, Mark: m, Size: size, CommittedAt: f.committed, Queued: queued, Err: err,
 	})
 	return true, nil
 }

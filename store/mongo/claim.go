@@ -173,9 +173,7 @@ func (s *Store) lend(ctx context.Context, req core.ClaimRequest, found []head) (
 		isDue(),
 	}, lending(req, token), options.UpdateMany().SetHint(byID))
 	if err != nil {
-		s.undo(ctx, bson.D{
-			{Key: "_id", Value: op("$in", ids)}, {Key: "token", Value: token}, {Key: "state", Value: core.JobActive},
-		}, err)
+		s.undoAll(ctx, ids, token, err)
 		return nil, err
 	}
 	docs := make([]bson.Raw, 0, len(found))
@@ -187,11 +185,7 @@ func (s *Store) lend(ctx context.Context, req core.ClaimRequest, found []head) (
 			docs = append(docs, h.raw)
 		}
 	default:
-		if docs, err = s.won(ctx, ids, token, found); err != nil {
-			// They are lent, and nobody will deliver them before their lease ends.
-			s.undo(ctx, bson.D{
-				{Key: "_id", Value: op("$in", ids)}, {Key: "token", Value: token}, {Key: "state", Value: core.JobActive},
-			}, err)
+		if docs, err = s.won(ctx, ids, token); err != nil {
 			return nil, err
 		}
 	}
@@ -208,29 +202,37 @@ func (s *Store) lend(ctx context.Context, req core.ClaimRequest, found []head) (
 	return claimed, nil
 }
 
-// won reads which jobs a claim got, in the order in which they were found.
-func (s *Store) won(ctx context.Context, ids bson.A, token bson.Binary, found []head) ([]bson.Raw, error) {
+// won reads which jobs a claim got, in the order of their ids. When that fails
+// they are given back: nobody would deliver them before their lease ends.
+func (s *Store) won(ctx context.Context, ids bson.A, token bson.Binary) (docs []bson.Raw, err error) {
 	cur, err := s.queue.latest.Find(ctx, bson.D{{Key: "_id", Value: op("$in", ids)}, {Key: "token", Value: token}},
 		options.Find().SetHint(byID))
+	if err == nil {
+		err = cur.All(ctx, &docs)
+	}
 	if err != nil {
+		s.undoAll(ctx, ids, token, nil)
 		return nil, err
 	}
-	var docs []bson.Raw
-	if err := cur.All(ctx, &docs); err != nil {
-		return nil, err
-	}
-	place := make(map[string]int, len(found))
-	for i, h := range found {
-		place[idKey(h.id)] = i
+	place := make(map[string]int, len(ids))
+	for i, id := range ids {
+		place[idKey(id.(bson.RawValue))] = i
 	}
 	slices.SortFunc(docs, func(a, b bson.Raw) int { return place[idKey(a.Lookup("_id"))] - place[idKey(b.Lookup("_id"))] })
 	return docs, nil
 }
 
-// undo gives back what a claim that ended in an error may have written. A
-// server that refused has written nothing.
+// undoAll is undo of a claim of jobs by id.
+func (s *Store) undoAll(ctx context.Context, ids bson.A, token bson.Binary, err error) {
+	s.undo(ctx, bson.D{
+		{Key: "_id", Value: op("$in", ids)}, {Key: "token", Value: token}, {Key: "state", Value: core.JobActive},
+	}, err)
+}
+
+// undo gives back what a claim that ended in an error may have written: a server
+// that refused has written nothing. nil stands for one that was written.
 func (s *Store) undo(ctx context.Context, filter bson.D, err error) {
-	if isServerError(err) && !isWriteConcernError(err) && !isTransient(err) {
+	if err != nil && isServerError(err) && !isWriteConcernError(err) && !isTransient(err) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)

@@ -37,6 +37,7 @@ type cursor struct {
 	count    int           // in how many terms in a row
 	released bool
 	queued   map[string]struct{} // keys of the events that have a job
+	behind   map[string]uint64   // see isBehind
 }
 
 var _ core.Cursor = (*cursor)(nil)
@@ -52,6 +53,9 @@ type readerConfig struct {
 	margin time.Duration
 	// queued tells whether the event with this _id has a job.
 	queued func(id bson.RawValue) bool
+	// behind tells whether an event of this key that was committed later than
+	// this has a job.
+	behind func(key string, committed bson.Timestamp) bool
 	// recovering must be called before a scan reads events behind the position
 	// in doc less the margin, or behind what an earlier call named: it loads
 	// the jobs of the events from this cluster time on.
@@ -61,7 +65,8 @@ type readerConfig struct {
 func newCursor(s *Store, req core.AcquireRequest, doc cursorDoc, sent time.Time, margin time.Duration, poll bool) *cursor {
 	c := &cursor{
 		store: s, doc: doc, lease: req.Lease, margin: margin, poll: poll, marks: poll || req.Marking,
-		expires: sent.Add(req.Lease), position: doc.Position.position(), queued: map[string]struct{}{},
+		expires: sent.Add(req.Lease), position: doc.Position.position(),
+		queued: map[string]struct{}{}, behind: map[string]uint64{},
 	}
 	if doc.Suspect != nil {
 		c.noted, c.count = doc.Suspect.ID, doc.Suspect.Count
@@ -249,7 +254,9 @@ func (c *cursor) loadJobs(ctx context.Context, from bson.Timestamp) error {
 	if !from.IsZero() {
 		filter = append(filter, bson.E{Key: "position.time", Value: op("$gte", from)})
 	}
-	found, err := c.store.jobs.Find(ctx, filter, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	found, err := c.store.jobs.Find(ctx, filter, options.Find().SetProjection(bson.D{
+		{Key: "_id", Value: 1}, {Key: "ordered", Value: 1}, {Key: "aggregate_id", Value: 1}, {Key: "position", Value: 1},
+	}))
 	if err != nil {
 		return fmt.Errorf("loading the jobs of cursor %q: %w", c.doc.Name, err)
 	}
@@ -259,7 +266,7 @@ func (c *cursor) loadJobs(ctx context.Context, from bson.Timestamp) error {
 func (c *cursor) addJobs(ctx context.Context, found *mongo.Cursor) error {
 	defer found.Close(ctx) //nolint:errcheck // nothing was written
 	for found.Next(ctx) {
-		c.addJob(found.Current.Lookup("_id", "event"))
+		c.addJob(found.Current)
 	}
 	if err := found.Err(); err != nil {
 		return fmt.Errorf("loading the jobs of cursor %q: %w", c.doc.Name, err)
@@ -267,10 +274,39 @@ func (c *cursor) addJobs(ctx context.Context, found *mongo.Cursor) error {
 	return nil
 }
 
-func (c *cursor) addJob(event bson.RawValue) {
+// addJob notes what reading must know of a job.
+func (c *cursor) addJob(job bson.Raw) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queued[idKey(noteOf(event))] = struct{}{}
+	c.queued[idKey(noteOf(job.Lookup("_id", "event")))] = struct{}{}
+	if ordered, _ := job.Lookup("ordered").BooleanOK(); !ordered {
+		return
+	}
+	key, ok := textOf(job.Lookup("aggregate_id"))
+	t, i, dated := job.Lookup("position", "time").TimestampOK()
+	if committed := numberOf(bson.Timestamp{T: t, I: i}); ok && dated && key != "" {
+		c.behind[key] = max(c.behind[key], committed)
+	}
+}
+
+// isBehind tells whether an event of this key that was committed later than this
+// was parked in the order of its key. Then this one was settled before, and only
+// the position, which another key held back, has not passed it.
+//
+// To say so wrongly would lose an event; not to say so sends one twice. So it is
+// said only of commits that can be compared: of events that a stream read, whose
+// positions have the time of their own commit. A scan's position is the time of
+// its snapshot, later than the commits of all that it reads: an event that the
+// stream gives, after a scan was cut short, may be before the position of a job
+// which was committed earlier than it. A scan's own entries are never behind
+// either: each scan has a later snapshot than all jobs that an earlier term
+// parked. Neither are events of one transaction, whose running numbers may be
+// other ones when they are read again, nor jobs whose key is not known or was
+// cut, or whose event can't be decoded.
+func (c *cursor) isBehind(key string, committed bson.Timestamp) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return numberOf(committed) < c.behind[key]
 }
 
 // ownMark is a mark that this store made.

@@ -53,6 +53,7 @@ type storedJob struct {
 	State       core.JobState `bson:"state"`
 	Attempts    int           `bson:"attempts"`
 	MaxAttempts int           `bson:"max_attempts,omitempty"`
+	Redelivered bool          `bson:"redelivered,omitempty"`
 	NotBefore   time.Time     `bson:"not_before,omitempty"`
 	AvailableAt time.Time     `bson:"available_at,omitempty"`
 	// Seq orders jobs that are due at the same time.
@@ -68,6 +69,15 @@ type storedJob struct {
 
 	Cursor   string          `bson:"cursor,omitempty"`
 	Position *storedPosition `bson:"position,omitempty"`
+	// Open: the job of a cursor is not final, or it failed and holds its key. It
+	// stays while the job goes from state to state, so that who lists them by its
+	// index misses none.
+	Open bool `bson:"open,omitempty"`
+	// Hold: the job of a cursor holds its key when it fails.
+	Hold bool `bson:"hold,omitempty"`
+	// Ordered: every event of its key that was committed before it was settled
+	// when it was parked, and the time in Position is that of its commit.
+	Ordered bool `bson:"ordered,omitempty"`
 }
 
 // storedPayload is a binary that is stored also where it is empty.
@@ -136,7 +146,7 @@ type readJob struct {
 	payloadBytes                       int
 	// What orders it among others, as it is stored.
 	rawSeq, positionTime, positionOrdinal bson.RawValue
-	discarded                             bool
+	discarded, open                       bool
 }
 
 // decodeJob reads a stored job, as it was written by this package or in another
@@ -230,6 +240,8 @@ func (j *readJob) field(name string, v bson.RawValue) {
 		j.payloadBytes = count32(v, 0)
 	case "discarded":
 		j.discarded, _ = v.BooleanOK()
+	case "open":
+		j.open, _ = v.BooleanOK()
 	case "failure":
 		j.failure = failureOf(v)
 	default:
@@ -378,6 +390,9 @@ func uuidValue(id uuid.UUID) bson.Binary {
 	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: slices.Clone(id[:])}
 }
 
+// holds tells that the failed job of a cursor holds its key.
+func (j *readJob) holds() bool { return j.state == core.JobFailed && j.open }
+
 // info shows a job to people.
 func (j *readJob) info() core.JobInfo {
 	info := core.JobInfo{
@@ -388,6 +403,7 @@ func (j *readJob) info() core.JobInfo {
 		ExpireAt: j.expireAt, Failure: core.Failure{Code: j.failure.Code, Reason: j.failure.Reason}, FailedAt: j.failure.At,
 		Result: j.result, PayloadBytes: j.payloadBytes,
 	}
+	info.Holds = j.holds()
 	if j.state == core.JobActive {
 		info.LeaseUntil, info.Owner = j.leaseUntil, j.owner
 	}

@@ -27,6 +27,10 @@ var (
 	}
 )
 
+// openIndex answers which jobs of a cursor are open. A claim or a settlement that
+// leaves a job open doesn't move it in there.
+var openIndex = bson.D{{Key: "cursor", Value: 1}, {Key: "open", Value: 1}, {Key: "position.time", Value: 1}}
+
 // jobIndexes are partial by state: a job is in those of its state alone. Each
 // one costs every claim and settlement something, also where it doesn't hold
 // the job.
@@ -44,6 +48,10 @@ func (s *Store) jobIndexes() []wantedIndex {
 		{
 			coll: s.jobs, name: "outbox_completed", keys: bson.D{{Key: "expire_at", Value: 1}}, partial: in(core.JobCompleted),
 			expire: &expire, why: "completed jobs are removed by it",
+		},
+		{
+			coll: s.jobs, name: "outbox_open", keys: openIndex, partial: bson.D{{Key: "open", Value: true}},
+			why: "a holder finds the jobs of its cursor that are still to be delivered by it",
 		},
 		{
 			coll: s.jobs, name: "outbox_failed",

@@ -9,6 +9,9 @@ import (
 // mark is the place of one entry of the log, see core.Mark.
 type mark struct {
 	pos core.Position
+	// committed tells that the time of pos is that of the event's commit: a stream
+	// read it. A scan's is the time of its snapshot, a poll's a running number.
+	committed bool
 	// id is the document's _id with its BSON type; zero for a place between
 	// documents.
 	id bson.RawValue

@@ -112,7 +112,7 @@ func TestTheCleanerLeavesWhatAJobRefersToByItsHash(t *testing.T) {
 	put(t, s, "old", 50*time.Hour)
 	caughtUp(t, s, "kafka", 0)
 	c := acquire(t, s, "kafka", "me")
-	if err := c.park(t.Context(), []core.Parked{parked(markAt(t, over, 10, 1), order("x"))}, true); err != nil {
+	if _, err := c.park(t.Context(), []core.Parked{parked(markAt(t, over, 10, 1), order("x"))}, true); err != nil {
 		t.Fatal(err)
 	}
 	clean(t, s)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -14,42 +15,45 @@ import (
 	"github.com/gooutbox/outbox/core"
 )
 
-// Park writes failed jobs. Jobs and fence are one transaction; see parkSingly
-// for a standalone.
+// Park writes jobs. Jobs and fence are one transaction; see parkSingly for a
+// standalone.
 func (c *cursor) Park(ctx context.Context, entries []core.Parked) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	err := c.park(ctx, entries, false)
+	jobs, err := c.park(ctx, entries, false)
 	if _, refused := errors.AsType[*copyError](err); refused {
-		c.store.logger.WarnContext(ctx, "failed events could not be copied, references to them are kept",
+		c.store.logger.WarnContext(ctx, "events could not be copied into jobs, references to them are kept",
 			"cursor", c.doc.Name, "error", err)
-		err = c.park(ctx, entries, true)
+		jobs, err = c.park(ctx, entries, true)
 	}
 	if err != nil {
 		return fmt.Errorf("parking events of cursor %q: %w", c.doc.Name, err)
 	}
-	for _, e := range entries {
-		c.addJob(e.Entry.Mark.(*mark).id)
+	for i, job := range jobs {
+		id := copyOf(job.Lookup("_id"))
+		entries[i].ID, entries[i].Ref = jobName(id), id
+		c.addJob(job)
 	}
 	return nil
 }
 
-func (c *cursor) park(ctx context.Context, entries []core.Parked, refer bool) error {
+// park writes the jobs of the entries and returns them.
+func (c *cursor) park(ctx context.Context, entries []core.Parked, refer bool) ([]bson.Raw, error) {
 	now, err := c.store.now(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	jobs := make([]bson.Raw, len(entries))
 	for i := range entries {
 		if jobs[i], err = c.job(ctx, &entries[i], now, refer); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if !c.store.transacts(ctx) {
-		return c.parkSingly(ctx, jobs)
+		return jobs, c.parkSingly(ctx, inOrderOf(jobs, entries))
 	}
-	return c.extending(func() error {
+	return jobs, c.extending(func() error {
 		_, err := c.store.transact(ctx, func(ctx context.Context) error {
 			if err := c.update(ctx, nil); err != nil {
 				return err
@@ -60,10 +64,30 @@ func (c *cursor) park(ctx context.Context, entries []core.Parked, refer bool) er
 	})
 }
 
+// inOrderOf are the jobs in the order of their events.
+func inOrderOf(jobs []bson.Raw, entries []core.Parked) []bson.Raw {
+	order := make([]int, len(jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return entries[a].Entry.Mark.Position().Compare(entries[b].Entry.Mark.Position())
+	})
+	sorted := make([]bson.Raw, len(jobs))
+	for i, n := range order {
+		sorted[i] = jobs[n]
+	}
+	return sorted
+}
+
 // parkSingly is the order where there are no transactions. The fence is tested
 // before and after: a holder that was replaced in between has left a job, but
 // marks nothing, and learns that its term is over. A crash after the jobs leaves
 // events that are not marked; the next term knows their jobs.
+//
+// The jobs become visible one after the other, in the order of their events: who
+// sees a job of a key sees those before it. A crash in between leaves the later
+// ones out; the next term reads their events again, and parks them behind.
 func (c *cursor) parkSingly(ctx context.Context, jobs []bson.Raw) error {
 	if err := c.write(ctx, nil); err != nil {
 		return err
@@ -74,9 +98,22 @@ func (c *cursor) parkSingly(ctx context.Context, jobs []bson.Raw) error {
 	return c.write(ctx, nil)
 }
 
-// insertJobs writes the jobs that don't exist yet. A duplicate would end a
-// transaction, so it looks first: only the holder parks.
+// insertTries bounds how often jobs are written that a holder which was replaced
+// writes at the same time.
+const insertTries = 5
+
+// insertJobs writes the jobs that don't exist yet, in their order. A duplicate
+// would end a transaction, so it looks first: only the holder parks.
 func (s *Store) insertJobs(ctx context.Context, jobs []bson.Raw) error {
+	for try := 1; ; try++ {
+		err := s.insertMissing(ctx, jobs)
+		if try == insertTries || !mongo.IsDuplicateKeyError(err) || mongo.SessionFromContext(ctx) != nil {
+			return err
+		}
+	}
+}
+
+func (s *Store) insertMissing(ctx context.Context, jobs []bson.Raw) error {
 	ids := make(bson.A, len(jobs))
 	for i, job := range jobs {
 		ids[i] = job.Lookup("_id")
@@ -103,11 +140,8 @@ func (s *Store) insertJobs(ctx context.Context, jobs []bson.Raw) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	_, err = s.jobs.InsertMany(ctx, missing, options.InsertMany().SetOrdered(false))
-	if mongo.IsDuplicateKeyError(err) && mongo.SessionFromContext(ctx) == nil {
-		return nil // parked meanwhile by a holder that was replaced
-	}
-	if isServerError(err) && !isTransient(err) {
+	_, err = s.jobs.InsertMany(ctx, missing)
+	if isServerError(err) && !isTransient(err) && !mongo.IsDuplicateKeyError(err) {
 		return &copyError{err}
 	}
 	return err
@@ -135,9 +169,20 @@ func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer b
 		EventID: e.ID, Aggregate: e.Aggregate, AggregateID: e.AggregateID, Type: e.Type,
 		ContentType: e.ContentType, Version: e.Version, AggregateVersion: e.AggregateVersion,
 		Headers: sortedHeaders(e.Headers), Tenant: e.Tenant, OccurredAt: e.OccurredAt, CorrelationID: e.CorrelationID,
-		Sink: p.Sink, State: core.JobFailed, Attempts: p.Attempts, EnqueuedAt: now, FinishedAt: now,
-		Failure: &storedFailure{Code: p.Failure.Code, Reason: cutReason(p.Failure.Reason), At: now},
-		Cursor:  c.doc.Name, Position: &position,
+		Sink: p.Sink, State: orDefault(p.State, core.JobFailed), Attempts: p.Attempts, MaxAttempts: p.MaxAttempts,
+		Redelivered: p.Redelivered, EnqueuedAt: now, Cursor: c.doc.Name, Position: &position, Hold: p.Holds,
+		Ordered: at.committed && p.Entry.Err == nil && e.AggregateID != "",
+	}
+	switch job.State {
+	case core.JobReady:
+		job.AvailableAt, job.Open = now.Add(p.Delay), true
+	case core.JobFailed:
+		job.FinishedAt, job.Open = now, p.Holds
+	default:
+		return nil, fmt.Errorf("an event is parked as ready or failed, not as %s", job.State)
+	}
+	if p.Failure != (core.Failure{}) {
+		job.Failure = &storedFailure{Code: p.Failure.Code, Reason: cutReason(p.Failure.Reason), At: now}
 	}
 	switch {
 	case refer:
@@ -170,7 +215,9 @@ var errTooLarge = errors.New("it is too large")
 func (j *storedJob) refer(id bson.RawValue) {
 	j.Reference = id
 	j.Headers = nil
-	j.AggregateID = cutText(j.AggregateID, core.MaxKeyBytes)
+	key := j.AggregateID
+	j.AggregateID = cutText(key, core.MaxKeyBytes)
+	j.Ordered = j.Ordered && j.AggregateID == key
 	for _, text := range []*string{&j.EventID, &j.Aggregate, &j.Type, &j.ContentType, &j.Tenant, &j.CorrelationID} {
 		*text = cutText(*text, core.MaxNameBytes)
 	}

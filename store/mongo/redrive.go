@@ -44,6 +44,8 @@ func (s *Store) Retry(ctx context.Context, filter core.JobFilter, act core.Act) 
 				"$redelivered", op("$eq", bson.A{"$state", core.JobUnknown}), op("$eq", bson.A{"$failure.code", core.CodeCrashed}),
 			})},
 			bson.E{Key: "redriven", Value: true},
+			bson.E{Key: "open", Value: ofCursor(true)},
+			bson.E{Key: "bell", Value: ofCursor("$sink")},
 		)
 		for _, name := range []string{"token", "settled_token", "finished_at", "expire_at"} {
 			set = append(set, bson.E{Key: name, Value: "$$REMOVE"})
@@ -67,7 +69,7 @@ func (s *Store) Discard(ctx context.Context, filter core.JobFilter, act core.Act
 			bson.E{Key: "discarded", Value: op("$exists", false)})
 	}, func(ctx context.Context, query bson.D, ids []bson.RawValue, _, _ int) (int64, error) {
 		set := append(ended(core.JobCompleted, s.cfg.CompletedRetention),
-			bson.E{Key: "result", Value: "discarded"}, bson.E{Key: "discarded", Value: true})
+			bson.E{Key: "result", Value: "discarded"}, bson.E{Key: "discarded", Value: true}, bson.E{Key: "bell", Value: "$sink"}, notOpen)
 		set = append(set, withoutPayload...)
 		kept, err := s.jobs.UpdateMany(ctx, append(byIDs(ids, query), bson.E{Key: "cursor", Value: op("$exists", true)}),
 			bson.A{op("$set", set)}, options.UpdateMany().SetHint(byID))
@@ -81,6 +83,11 @@ func (s *Store) Discard(ctx context.Context, filter core.JobFilter, act core.Act
 		}
 		return kept.ModifiedCount + gone.DeletedCount, nil
 	})
+}
+
+// ofCursor is a field that only jobs of a cursor have.
+func ofCursor(value any) bson.D {
+	return op("$cond", bson.A{op("$eq", bson.A{op("$type", "$cursor"), "missing"}), "$$REMOVE", value})
 }
 
 func byIDs(ids []bson.RawValue, query bson.D) bson.D {

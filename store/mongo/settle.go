@@ -91,6 +91,7 @@ type groupKey struct {
 	uncounted bool
 	failure   bool
 	parked    bool
+	holds     bool
 }
 
 func groupSettlements(settlements []core.Settlement) ([]*group, []*core.Claimed, error) {
@@ -111,7 +112,7 @@ func groupSettlements(settlements []core.Settlement) ([]*group, []*core.Claimed,
 		}
 		key := groupKey{
 			tokenText: string(l.token.Data), kind: one.Kind, uncounted: one.Uncounted && one.Kind == core.Retry,
-			failure: one.Failure != core.Failure{}, parked: l.parked,
+			failure: one.Failure != core.Failure{}, parked: l.parked, holds: one.Holds && l.parked && one.Kind == core.Fail,
 		}
 		name := key.tokenText + idKey(l.id)
 		if seen[name] {
@@ -154,6 +155,9 @@ func (s *Store) settling(g *group) bson.D {
 		if s.cfg.Retain != RetainAll {
 			set = append(set, withoutPayload...)
 		}
+		if g.parked {
+			set = append(set, notOpen)
+		}
 	case core.Retry:
 		set = append(set, released(op("$add", bson.A{"$$NOW", g.each(g.delays)}))...)
 		if slices.Contains(g.codes, any(core.CodeUnknown)) {
@@ -166,11 +170,35 @@ func (s *Store) settling(g *group) bson.D {
 		}))...)
 	case core.Fail:
 		set = append(set, s.failed(g.parked)...)
-	case core.EndUnknown:
-		set = append(set, ended(core.JobUnknown, 0)...)
-		if s.cfg.Retain == RetainNone && !g.parked {
-			set = append(set, withoutPayload...)
+		if g.parked {
+			set = append(set, bson.E{Key: "hold", Value: trueOrNone(g.holds)}, bson.E{Key: "open", Value: trueOrNone(g.holds)})
 		}
+	case core.EndUnknown:
+		set = append(set, s.unknown(g.parked)...)
+	}
+	return set
+}
+
+// notOpen takes a job of a cursor out of those that are to be delivered or hold
+// their key.
+var notOpen = bson.E{Key: "open", Value: "$$REMOVE"}
+
+// trueOrNone is a field that is true or not there.
+func trueOrNone(is bool) any {
+	if is {
+		return true
+	}
+	return "$$REMOVE"
+}
+
+// unknown are the fields of a job that may have been delivered.
+func (s *Store) unknown(parked bool) bson.D {
+	set := ended(core.JobUnknown, 0)
+	switch {
+	case parked:
+		set = append(set, notOpen)
+	case s.cfg.Retain == RetainNone:
+		set = append(set, withoutPayload...)
 	}
 	return set
 }

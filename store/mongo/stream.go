@@ -178,7 +178,7 @@ func (s *stream) take(ctx context.Context, b *batch) (more bool, err error) {
 			return false, nil
 		}
 		pos := s.r.advance(c.time)
-		if added, err := s.r.add(ctx, b, found{doc: c.doc, token: c.token, committed: c.committed}, pos); !added {
+		if added, err := s.r.add(ctx, b, found{doc: c.doc, token: c.token, committed: c.committed, commit: c.time}, pos); !added {
 			return false, err
 		}
 		s.r.pos, s.r.token = pos, b.marks[len(b.marks)-1].token

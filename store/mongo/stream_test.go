@@ -421,7 +421,7 @@ func TestQueuedEventsAreToldFromOthers(t *testing.T) {
 			s := newStore(t, servicetest.Database(t), impatient)
 			c := cursorOf(t, s, start)
 			appendIDs(t, s, "a", "b")
-			c.addJob(valueOf(t, "b"))
+			c.addJob(marshal(t, bson.D{{Key: "_id", Value: bson.D{{Key: "event", Value: "b"}}}}))
 			got := readTo(t, c, "b")
 			if got[0].Queued || !got[1].Queued {
 				t.Errorf("queued: %v and %v", got[0].Queued, got[1].Queued)

@@ -32,20 +32,20 @@ func (s *Store) takeBack(ctx context.Context, req core.TakeBackRequest) (core.Ta
 		req.Limit = takeBackLimit
 	}
 	var result core.TakeBackResult
-	overdue, err := s.overdue(ctx, req.Limit)
+	overdue, err := s.overdue(ctx, req)
 	if err != nil || len(overdue) == 0 {
 		return result, err
 	}
 	// What Reservations can't tell is left; the others are taken back.
 	sent, asked := mayBeSent(ctx, req, overdue)
-	var ready, unknown []lapse
-	crashed := map[bool][]lapse{} // by parked
+	var ready []lapse
+	crashed, unknown := map[bool][]lapse{}, map[bool][]lapse{} // by parked
 	for _, l := range overdue {
 		maySent, known := sent[l.ID.String()]
 		switch {
 		case slices.Contains(req.NoRepeat, l.Sink) && !known:
 		case maySent:
-			unknown = append(unknown, l)
+			unknown[l.parked()] = append(unknown[l.parked()], l)
 		case l.Redeliveries >= req.MaxRedeliveries:
 			crashed[l.parked()] = append(crashed[l.parked()], l)
 		default:
@@ -63,15 +63,18 @@ func (s *Store) takeBack(ctx context.Context, req core.TakeBackRequest) (core.Ta
 		bson.E{Key: "redelivered", Value: true},
 		bson.E{Key: "redeliveries", Value: op("$add", bson.A{op("$ifNull", bson.A{"$redeliveries", 0}), 1})}))
 	for parked, lapses := range crashed {
-		end(&result.Crashed, lapses, append(s.failed(parked), becauseOf(core.CodeCrashed, op("$concat", bson.A{
+		set := s.failed(parked)
+		if parked {
+			set = append(set, bson.E{Key: "open", Value: "$hold"}) // not there where it is not to hold
+		}
+		end(&result.Crashed, lapses, append(set, becauseOf(core.CodeCrashed, op("$concat", bson.A{
 			"the lease ran out ", op("$toString", op("$add", bson.A{op("$ifNull", bson.A{"$redeliveries", 0}), 1})), " times",
 		}))))
 	}
-	gone := append(ended(core.JobUnknown, 0), becauseOf(core.CodeUnknown, "the lease ran out after the delivery may have begun"))
-	if s.cfg.Retain == RetainNone {
-		gone = append(gone, withoutPayload...)
+	for parked, lapses := range unknown {
+		end(&result.Unknown, lapses, append(s.unknown(parked),
+			becauseOf(core.CodeUnknown, "the lease ran out after the delivery may have begun")))
 	}
-	end(&result.Unknown, unknown, gone)
 	if err == nil {
 		err = asked
 	}
@@ -99,9 +102,13 @@ func ranOut() bson.E {
 }
 
 // overdue are the leases that ended longest ago.
-func (s *Store) overdue(ctx context.Context, limit int) ([]lapse, error) {
-	cur, err := s.queue.latest.Find(ctx, bson.D{{Key: "state", Value: core.JobActive}, ranOut()},
-		options.Find().SetSort(bson.D{{Key: "lease_until", Value: 1}}).SetLimit(int64(limit)).SetBatchSize(batchSize(limit)).
+func (s *Store) overdue(ctx context.Context, req core.TakeBackRequest) ([]lapse, error) {
+	filter := bson.D{{Key: "state", Value: core.JobActive}, ranOut()}
+	if req.Sinks != nil {
+		filter = append(filter, bson.E{Key: "sink", Value: op("$in", req.Sinks)})
+	}
+	cur, err := s.queue.latest.Find(ctx, filter,
+		options.Find().SetSort(bson.D{{Key: "lease_until", Value: 1}}).SetLimit(int64(req.Limit)).SetBatchSize(batchSize(req.Limit)).
 			SetProjection(bson.D{
 				{Key: "sink", Value: 1}, {Key: "cursor", Value: 1}, {Key: "token", Value: 1}, {Key: "redeliveries", Value: 1},
 			}))
