@@ -48,6 +48,7 @@ const SpecVersionValue = "1.0"
 // Prefixes of CloudEvents attributes.
 const (
 	KafkaPrefix = "ce_"
+	SQSPrefix   = "ce_"
 )
 
 // RedriveValue is the value of the Redrive header, which is absent otherwise.
