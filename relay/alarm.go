@@ -12,6 +12,11 @@ func (t *term) setAlarm(now time.Time) {
 	if u := t.gate.until; u.After(now) && (next.IsZero() || u.Before(next)) {
 		next = u
 	}
+	if len(t.lines.due) > 0 {
+		if d := t.lines.due[0].due; d.After(now) && (next.IsZero() || d.Before(next)) {
+			next = d
+		}
+	}
 	if next.IsZero() || next.Equal(t.alarmAt) {
 		return
 	}

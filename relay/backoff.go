@@ -46,6 +46,18 @@ func (b Backoff) start() waits {
 	)}
 }
 
+// nth is how long to wait after the nth failure in a row, 1 being the first.
+func (b Backoff) nth(n int) (d time.Duration) {
+	w := b.start()
+	for range min(max(n, 1), nthMax) {
+		d = w.next()
+	}
+	return d
+}
+
+// nthMax is when any sequence of waits has come to its longest: they double.
+const nthMax = 64
+
 // started tells whether w came from Backoff.start.
 func (w *waits) started() bool { return w.exp != nil }
 

@@ -7,7 +7,8 @@ import (
 
 // key holds the entries of one AggregateID that are not settled, in order.
 // Exactly one of these holds: it is in the ready list, in a call, in the heap
-// of waiting keys, or its former head is being set aside.
+// of waiting keys, its former head is being set aside, or it has no entries
+// because it has a line.
 type key struct {
 	name       string
 	head, tail uint64 // entries of the window
@@ -16,6 +17,7 @@ type key struct {
 	parking    bool // its former head is being set aside: the key goes on after
 	next       *key // in the ready list
 	wait       *wait
+	line       *line // not nil while its events go through the queue
 }
 
 // wait is what a key needs after a failure, until its next success.
@@ -35,23 +37,30 @@ type keys struct {
 }
 
 // add puts entry i at the end of the named key's and returns the key.
-func (ks *keys) add(w *window, name string, i uint64) {
-	k := ks.byName[name]
-	if k == nil {
-		k = ks.make(name)
-		ks.byName[name] = k
-	}
+func (ks *keys) add(w *window, name string, i uint64) *key {
+	k := ks.named(name)
 	w.at(i).key = k
 	k.count++
 	if k.count > 1 {
 		w.at(k.tail).next = i
 		k.tail = i
-		return
+		return k
 	}
 	k.head, k.tail = i, i
-	if !k.inCall && !k.parking && (k.wait == nil || k.wait.place < 0) {
+	if !k.inCall && !k.parking && k.line == nil && (k.wait == nil || k.wait.place < 0) {
 		ks.ready.pushBack(k)
 	}
+	return k
+}
+
+// named returns the key of this name, which is made when it isn't there.
+func (ks *keys) named(name string) *key {
+	k := ks.byName[name]
+	if k == nil {
+		k = ks.make(name)
+		ks.byName[name] = k
+	}
+	return k
 }
 
 func (ks *keys) make(name string) *key {
@@ -70,9 +79,25 @@ func (ks *keys) resume(k *key) {
 		ks.ready.pushBack(k)
 		return
 	}
+	ks.forget(k)
+}
+
+// forget drops a key without entries.
+func (ks *keys) forget(k *key) {
 	delete(ks.byName, k.name)
 	*k = key{next: ks.spare}
 	ks.spare = k
+}
+
+// takeOut takes a key out of the ready or the waiting ones, if it is there.
+func (ks *keys) takeOut(k *key) {
+	switch {
+	case k.inCall || k.parking || k.count == 0:
+	case k.wait != nil && k.wait.place >= 0:
+		heap.Remove(&ks.waiting, k.wait.place)
+	default:
+		ks.ready.remove(k)
+	}
 }
 
 // postpone lets a key wait until a time.
@@ -129,6 +154,25 @@ func (l *keyList) popFront() *key {
 	}
 	k.next = nil
 	return k
+}
+
+// remove takes a key out, wherever it is.
+func (l *keyList) remove(k *key) {
+	if l.front == k {
+		l.popFront()
+		return
+	}
+	for before := l.front; before != nil; before = before.next {
+		if before.next != k {
+			continue
+		}
+		before.next = k.next
+		if l.back == k {
+			l.back = before
+		}
+		k.next = nil
+		return
+	}
 }
 
 // keyHeap has the key that is due first on top.

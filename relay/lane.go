@@ -15,7 +15,14 @@ import (
 func (t *term) lane() {
 	var b batch
 	for t.next(&b) {
-		results, ok := t.deliver(&b)
+		if b.jobs != nil {
+			if !t.deliverJobs(&b) {
+				return
+			}
+			b = batch{}
+			continue
+		}
+		results, ok := t.deliver(t.delivering, &b)
 		if !ok {
 			return
 		}
@@ -30,14 +37,14 @@ var errLeaseEnded = errors.New("the lease ran out before it could be renewed")
 
 // deliver calls the sink, if the lease still runs. It returns false when the
 // term is over.
-func (t *term) deliver(b *batch) ([]core.Result, bool) {
+func (t *term) deliver(ctx context.Context, b *batch) ([]core.Result, bool) {
 	if b.suspect != nil {
 		mark := b.suspect
 		if !t.persist(opSuspect, func(ctx context.Context) error { return t.cursor.Suspect(ctx, mark) }) {
 			return nil, false
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.delivering, t.route.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, t.route.cfg.Timeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	for i := range b.leases {

@@ -19,10 +19,12 @@ type instruments struct {
 
 	delivered, refused, unknown, unavailable, failedEvents metric.Int64Counter
 	terms, lost, removed                                   metric.Int64Counter
+	parkedEvents                                           metric.Int64Counter
 	duration                                               metric.Float64Histogram
 	size                                                   metric.Int64Histogram
 
 	lagEvents, window, inFlight, blocked, holding metric.Int64ObservableGauge
+	parkedJobs, held                              metric.Int64ObservableGauge
 	lagAge                                        metric.Float64ObservableGauge
 }
 
@@ -50,6 +52,7 @@ func newInstruments(provider metric.MeterProvider) (*instruments, error) {
 	counter(&is.unknown, "outbox.relay.unknown", "{event}", "Events that were sent and not answered.")
 	counter(&is.unavailable, "outbox.relay.unavailable", "{event}", "Events that were not taken because the sink was unavailable or throttled.")
 	counter(&is.failedEvents, "outbox.relay.failed", "{event}", "Events that were set aside as failed for good.")
+	counter(&is.parkedEvents, "outbox.relay.parked", "{event}", "Events that were handed to the queue: refused ones, and those behind them.")
 	counter(&is.terms, "outbox.relay.terms", "{term}", "How often a cursor was acquired.")
 	counter(&is.lost, "outbox.relay.terms.lost", "{term}", "How often a cursor was lost rather than given back.")
 	counter(&is.removed, "outbox.relay.cleaned", "{event}", "Events that the cleaner removed from the log.")
@@ -57,6 +60,8 @@ func newInstruments(provider metric.MeterProvider) (*instruments, error) {
 	gauge(&is.window, "outbox.relay.window", "{event}", "Events read beyond the saved position.")
 	gauge(&is.inFlight, "outbox.relay.in_flight", "{event}", "Events that a sink is being called with.")
 	gauge(&is.blocked, "outbox.relay.blocked", "{key}", "Keys whose next event waits after a failure.")
+	gauge(&is.parkedJobs, "outbox.relay.parked.open", "{job}", "Parked events that are still to be delivered, or that hold their key.")
+	gauge(&is.held, "outbox.relay.held", "{key}", "Keys that are held by an event that failed for good.")
 	gauge(&is.holding, "outbox.relay.holding", "{cursor}", "1 while this process holds the cursor.")
 	var err error
 	is.lagAge, err = m.Float64ObservableGauge("outbox.relay.lag", metric.WithUnit("s"),
@@ -121,6 +126,13 @@ func (m *routeMetrics) called(took time.Duration, events int, n tally) {
 func (m *routeMetrics) failed(code string) {
 	m.failedEvents.Add(context.Background(), 1, metric.WithAttributes(
 		append(m.route[:len(m.route):len(m.route)], attribute.String("outbox.failure.code", code))...))
+}
+
+// parked counts events that were handed to the queue.
+func (m *routeMetrics) parked(n int) {
+	if n > 0 {
+		m.parkedEvents.Add(context.Background(), int64(n), m.add...)
+	}
 }
 
 func (m *routeMetrics) began() { m.terms.Add(context.Background(), 1, m.add...) }

@@ -51,6 +51,8 @@ func (is *instruments) observe(r *Relay) (stop func(), err error) {
 			o.ObserveInt64(is.window, int64(s.Window), with...)
 			o.ObserveInt64(is.inFlight, int64(s.InFlight), with...)
 			o.ObserveInt64(is.blocked, int64(s.BlockedKeys), with...)
+			o.ObserveInt64(is.parkedJobs, int64(s.Parked), with...)
+			o.ObserveInt64(is.held, int64(s.HeldKeys), with...)
 			holding := int64(0)
 			if s.State != Standby {
 				holding = 1
@@ -62,7 +64,7 @@ func (is *instruments) observe(r *Relay) (stop func(), err error) {
 			}
 		}
 		return nil
-	}, is.window, is.inFlight, is.blocked, is.holding, is.lagEvents, is.lagAge)
+	}, is.window, is.inFlight, is.blocked, is.parkedJobs, is.held, is.holding, is.lagEvents, is.lagAge)
 	if err != nil {
 		return nil, err
 	}

@@ -2,33 +2,56 @@ package relay
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/crash"
 )
 
-// park is an entry that is set aside.
+// park is an entry that becomes a job: failed, or to be tried again.
 type park struct {
 	key     *key // nil if the entry holds none up
+	line    *line
 	place   uint64
+	state   core.JobState
+	delay   time.Duration
+	holds   bool
 	failure core.Failure
-	tries   int
 }
 
-// setAside takes the head off the key, to be written as failed. The key goes
-// on when that is durable. The lock is held.
+// setAside takes the head off the key, to be written as failed. The key goes on
+// when that is durable, or is held, as the route's policy says. The lock is held.
 func (t *term) setAside(k *key, failure core.Failure) {
+	if t.holds(k, failure) {
+		t.tellHeld(k, &t.win.at(k.head).entry.Event, failure)
+		t.line(t.divert(k), park{state: core.JobFailed, holds: true, failure: failure})
+		t.follow(k)
+		return
+	}
 	i := k.head
-	s := t.win.at(i)
-	k.head = s.next
+	k.head = t.win.at(i).next
 	k.count--
 	k.parking = true
 	t.unblock(k)
-	t.park(k, i, failure)
+	t.park(park{key: k, place: i, state: core.JobFailed, failure: failure})
 }
 
-// park has the entry written as failed. The lock is held.
-func (t *term) park(k *key, i uint64, failure core.Failure) {
-	t.parks = append(t.parks, park{key: k, place: i, failure: failure, tries: t.win.at(i).attempts})
+// holds tells whether a failure holds its key. An event of unknown outcome may
+// have arrived, and holds nothing.
+func (t *term) holds(k *key, f core.Failure) bool {
+	return t.route.cfg.OnFailure == Hold && k.name != "" && f.Code != core.CodeUnknown
+}
+
+// tellHeld tells people that the key is held by an event that failed.
+func (t *term) tellHeld(k *key, e *core.Event, f core.Failure) {
+	t.route.blocked.failed(k.name, fmt.Errorf("it failed for good, and holds its key until it is retried or discarded: %s", f.Reason),
+		"key", short(k.name), "event", short(e.ID), "type", short(e.Type))
+}
+
+// park has the entry written as a job. The lock is held.
+func (t *term) park(p park) {
+	t.parks = append(t.parks, p)
 	t.parking++
 	t.aside.Signal()
 }
@@ -39,24 +62,38 @@ const (
 	parkBatchBytes = 4 << 20
 )
 
-// setAsideAll writes failed events until the term is over or finished.
+// setAsideAll writes jobs until the term is over or finished.
 func (t *term) setAsideAll() {
 	for {
 		parks, entries := t.nextParks()
 		if len(parks) == 0 {
 			return
 		}
+		crash.Here("relay.parking")
 		if !t.persist(opPark, func(ctx context.Context) error { return t.cursor.Park(ctx, entries) }) {
 			return
 		}
-		for i := range entries {
-			e, f := &entries[i].Entry.Event, entries[i].Failure
-			t.route.metrics.failed(f.Code)
-			t.route.log.Error("an event failed for good and was set aside", "event", short(e.ID), "key", short(e.AggregateID),
-				"type", short(e.Type), "code", f.Code, "reason", f.Reason)
-		}
-		t.parked(parks)
+		crash.Here("relay.parked")
+		t.parksDone(parks, entries)
+		t.tellParked(entries)
 	}
+}
+
+// tellParked tells people what was set aside. No lock is held.
+func (t *term) tellParked(entries []core.Parked) {
+	ready := 0
+	for i := range entries {
+		p := &entries[i]
+		if p.State == core.JobReady {
+			ready++
+			continue
+		}
+		e := &p.Entry.Event
+		t.route.failed(t.alive, FailedJob{
+			ID: p.ID, EventID: e.ID, Key: e.AggregateID, Type: e.Type, Tenant: e.Tenant, Attempts: p.Attempts, Failure: p.Failure,
+		})
+	}
+	t.route.metrics.parked(ready)
 }
 
 // nextParks waits for events to set aside and returns none when no more will
@@ -77,32 +114,56 @@ func (t *term) nextParks() ([]park, []core.Parked) {
 	bytes := 0
 	for i := range t.parks[:min(parkBatch, len(t.parks))] {
 		p := &t.parks[i]
-		e := t.win.at(p.place).entry
-		if i > 0 && bytes+e.Size > parkBatchBytes {
+		s := t.win.at(p.place)
+		if i > 0 && bytes+s.entry.Size > parkBatchBytes {
 			break
 		}
-		bytes += e.Size
-		entries = append(entries, core.Parked{Entry: e, Sink: t.route.cfg.Sink, Attempts: p.tries, Failure: p.failure})
+		bytes += s.entry.Size
+		entries = append(entries, core.Parked{
+			Entry: s.entry, Sink: t.route.cfg.Sink, State: p.state, Delay: p.delay, Failure: p.failure, Holds: p.holds,
+			Attempts: s.attempts, MaxAttempts: t.route.cfg.MaxAttempts, Redelivered: s.redelivered,
+		})
 	}
 	parks := t.parks[:len(entries):len(entries)]
 	t.parks = t.parks[len(entries):]
 	return parks, entries
 }
 
-// parked settles what was set aside and lets its keys go on.
-func (t *term) parked(parks []park) {
+// parksDone settles what is durably a job and lets its keys go on.
+func (t *term) parksDone(parks []park, entries []core.Parked) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, p := range parks {
+	now := time.Now()
+	for i, p := range parks {
+		if p.line != nil {
+			t.join(p, &entries[i], now)
+		}
 		t.win.settle(p.place)
 		t.parking--
-		if p.key != nil {
+		if p.key != nil && p.line == nil {
 			p.key.parking = false
-			t.keys.resume(p.key)
+			t.resume(p.key)
 		}
 	}
 	t.advance()
 	t.room.Signal()
 	t.work.Signal()
 	t.dirty.Signal() // the saver may be waiting for the last of them
+}
+
+// join makes a parked event one of its line's jobs. The lock is held.
+func (t *term) join(p park, e *core.Parked, now time.Time) {
+	l := p.line
+	l.pending = l.pending[1:]
+	t.lines.open--
+	j := &job{tries: t.win.at(p.place).tries, due: now.Add(p.delay), open: core.OpenJob{
+		ID: e.ID, EventID: e.Entry.Event.ID, Key: e.Entry.Event.AggregateID, Position: e.Entry.Mark.Position(),
+		State: p.state, Attempts: e.Attempts, Ref: e.Ref,
+	}}
+	t.touch(j)
+	t.insert(l, j)
+	if e.Ref == nil {
+		t.look()
+	}
+	t.arrange(l)
 }

@@ -11,6 +11,7 @@ import (
 type batch struct {
 	leases []core.Lease
 	places []uint64 // in the window, one per lease
+	jobs   []*job   // in place of places, in a call of parked jobs
 	runs   []run
 	bytes  int
 	// suspect is the mark to note before the call, nil in the normal case.
@@ -43,16 +44,28 @@ func (t *term) next(b *batch) bool {
 		if t.draining || t.over {
 			return false
 		}
-		if t.mayCall() && t.pick(b) {
+		if t.mayCall() && t.choose(b) {
 			t.calls++
 			t.inFlight += len(b.leases)
-			if !t.keys.ready.empty() && t.mayCall() {
+			if (!t.keys.ready.empty() || t.jobsNext()) && t.mayCall() {
 				t.work.Signal()
 			}
 			return true
 		}
 		t.work.Wait()
 	}
+}
+
+// choose fills b with events or with jobs, and tells whether it found any. The
+// lock is held.
+func (t *term) choose(b *batch) bool {
+	if t.jobsLast = t.jobsNext(); t.jobsLast {
+		now := time.Now()
+		t.pickJobs(b, now)
+		t.setAlarm(now)
+		return true
+	}
+	return t.pick(b)
 }
 
 // mayCall tells whether a call may begin now. The lock is held.
@@ -76,6 +89,10 @@ func (t *term) pick(b *batch) bool {
 			break
 		}
 		t.keys.ready.popFront()
+		if head.entry.Err != nil {
+			t.setAside(k, core.Failure{Code: core.CodeUndecodable, Reason: head.entry.Err.Error()})
+			continue
+		}
 		if t.careful && t.gate.limit == 1 {
 			if t.crashedBefore(head) {
 				head.attempts = t.found.SuspectCount
@@ -103,7 +120,7 @@ func (t *term) take(b *batch, k *key) {
 	r := run{key: k, first: len(b.leases)}
 	for i := k.head; i != none && r.count < most; {
 		s := t.win.at(i)
-		if r.count > 0 && (s.alone || t.win.at(k.head).alone || i-k.head >= t.span ||
+		if r.count > 0 && (s.alone || t.win.at(k.head).alone || i-k.head >= t.span || s.entry.Err != nil ||
 			b.bytes+s.entry.Size > t.route.cfg.BatchBytes) {
 			break
 		}

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/gooutbox/outbox/core"
 )
@@ -57,6 +58,11 @@ func (t *term) roomToRead() (core.ReadLimit, bool) {
 		if t.draining || t.over {
 			return core.ReadLimit{}, false
 		}
+		if t.lines.crowded > 0 {
+			t.crowdedOut()
+			t.room.Wait()
+			continue
+		}
 		free, bytes := t.win.free(), budgetBatches*cfg.BatchBytes-t.win.bytes
 		idle := t.keys.ready.empty() && t.calls == 0
 		if free >= enough && bytes >= cfg.BatchBytes/4 || idle && free > 0 && bytes > 0 {
@@ -81,6 +87,19 @@ func (t *term) stalled() {
 		"events", t.win.count(), "bytes", t.win.bytes)
 }
 
+// crowdedOut tells that nothing more is read because too many events of a key are
+// parked. The lock is held.
+func (t *term) crowdedOut() {
+	for l := range t.lines.all {
+		if !l.crowded {
+			continue
+		}
+		t.route.stall.failed(opWindow, fmt.Errorf("%d events of one key are parked, limit %d", l.open(), t.route.cfg.MaxParked),
+			"key", short(l.key.name))
+		return
+	}
+}
+
 // admit takes entries into the window, in their order. What the route doesn't
 // send is settled at once.
 func (t *term) admit(batch core.Batch) {
@@ -95,12 +114,14 @@ func (t *term) admit(batch core.Batch) {
 		switch {
 		case e.Queued:
 			t.win.settle(i)
-		case e.Err != nil:
-			t.park(nil, i, core.Failure{Code: core.CodeUndecodable, Reason: e.Err.Error()})
-		case !t.route.cfg.Match.Matches(&e.Event):
+		case e.Err != nil && e.Event.AggregateID == "":
+			t.park(park{place: i, state: core.JobFailed, failure: core.Failure{Code: core.CodeUndecodable, Reason: e.Err.Error()}})
+		case e.Err == nil && !t.route.cfg.Match.Matches(&e.Event):
 			t.win.settle(i)
 		default:
-			t.keys.add(&t.win, e.Event.AggregateID, i)
+			if k := t.keys.add(&t.win, e.Event.AggregateID, i); k.line != nil {
+				t.follow(k)
+			}
 		}
 	}
 	if len(batch.Entries) > 0 || batch.Reached != nil {

@@ -50,6 +50,12 @@ const (
 	opRenew   = "renewing the lease"
 	opSuspect = "noting the suspect"
 	opPark    = "setting failed events aside"
+
+	opOpenJobs   = "listing parked jobs"
+	opClaimJobs  = "claiming parked jobs"
+	opExtendJobs = "extending the leases of parked jobs"
+	opSettleJobs = "settling parked jobs"
+
 	opRelease = "giving the cursor back"
 	opWindow  = "window"
 )
@@ -61,7 +67,7 @@ func newRoute(r *Relay, cfg *Route) *route {
 		relay: r, cfg: cfg, sink: sink, caps: core.CapabilitiesOf(sink), log: log,
 		store:   trouble{log: log, begin: "the store fails: waiting for it", end: "the store works again"},
 		outage:  trouble{log: log, begin: "the sink takes nothing: waiting for it", end: "the sink works again"},
-		stall:   trouble{log: log, begin: "reading waits: an event that does not get through holds the position", end: "reading goes on"},
+		stall:   trouble{log: log, begin: "reading waits behind an event that does not get through", end: "reading goes on"},
 		blocked: trouble{log: log, begin: "an event did not get through: its key waits, the others go on", end: "no key waits any more"},
 		metrics: r.metrics.forRoute(cfg),
 		tracer:  newTracer(r.cfg.TracerProvider, cfg),

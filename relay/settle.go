@@ -40,8 +40,7 @@ func (t *term) settleRun(b *batch, r run, results []core.Result, n tally, now ti
 			t.win.settle(b.places[j])
 			continue
 		case core.Unknown:
-			s.redelivered = true
-			s.unknowns++
+			s.unknown()
 		}
 		if failed < 0 {
 			failed = j
@@ -50,7 +49,7 @@ func (t *term) settleRun(b *batch, r run, results []core.Result, n tally, now ti
 	t.relink(k, b.places[r.first:r.first+r.count])
 	if failed < 0 {
 		t.unblock(k)
-		t.keys.resume(k)
+		t.resume(k)
 		return
 	}
 	if failed > r.first {
@@ -86,91 +85,81 @@ func (t *term) relink(k *key, places []uint64) {
 func (t *term) settleFailed(k *key, r *core.Result, calledWith int, n tally, now time.Time) {
 	s := t.win.at(k.head)
 	reason := reasonOf(r)
-	// Whether it is this event that doesn't get through, or the sink: others
-	// were delivered in the same call, or, when it was sent alone, since the
-	// last time that it did not get through.
-	othersPass := n[core.Delivered] > 0 || calledWith == 1 && s.asked && t.passes > s.passes
-	switch r.Outcome {
-	case core.Rejected:
+	switch t.judge(&s.tries, r, calledWith, n, now) {
+	case failedForGood:
 		s.attempts++
-		t.setAside(k, core.Failure{Code: core.CodeRejected, Reason: reason.Error()})
-		return
-	case core.Refused:
+		t.setAside(k, failureOf(r, reason))
+	case refusedForNow:
 		t.refuse(k, s, reason, now)
-	case core.Unknown:
-		if s.unknowns > 1 {
-			s.alone = true
-		}
-		if !othersPass || !t.suspect(k, s, reason, now) {
-			t.postpone(k, s, reason, now)
-		}
-		if !othersPass { // it may be the sink: be there when it is back
-			t.keys.hasten(k, now.Add(t.route.cfg.OutageBackoff.Max))
-		}
-	case core.Unavailable:
-		if !othersPass {
-			// It may have taken the whole call down, more than once.
-			s.alone = s.alone || s.asked && t.passes > s.passes
-			t.shutGate(now, reason)
-			t.keys.resume(k)
-		} else if !t.suspect(k, s, reason, now) {
-			t.postpone(k, s, reason, now)
-		}
-	case core.Throttled:
-		t.throttle(now, r)
-		t.keys.resume(k)
-	default: // NotAttempted, also where a sink forgot to answer
-		switch {
-		case !othersPass:
-			if n[core.NotAttempted] == calledWith {
-				t.shutGate(now, reason)
-			}
-			t.keys.resume(k)
-		case s.naks < timesSuspect:
-			s.naks++
-			t.keys.resume(k)
-		default: // others are attempted again and again, this one is not
-			t.postpone(k, s, reason, now)
-		}
+	case blameless:
+		t.postpone(k, s, reason, now)
+	case blamelessAll: // it may be the sink: be there when it is back
+		t.postpone(k, s, reason, now)
+		t.hasten(k, now.Add(t.route.cfg.OutageBackoff.Max))
+	case notItsTurn:
+		t.resume(k)
 	}
-	s.asked, s.passes = true, t.passes
 }
 
-// timesSuspect is how often an event alone must not get through, while others
-// do, before that counts as a refusal.
-const timesSuspect = 3
-
-// suspect notes that the event did not get through although others did. The
-// third time it is refused, and true is returned. From the first on it is sent
-// in calls of its own. The lock is held.
-func (t *term) suspect(k *key, s *slot, reason error, now time.Time) bool {
-	s.alone = true
-	s.suspects++
-	if s.suspects < timesSuspect {
-		return false
-	}
-	t.refuse(k, s, reason, now)
-	return true
-}
-
-// refuse counts an attempt of the key's head and lets the key wait, so that its
-// order is kept and the others go on. This is where a route that parks hands
-// the event and its key's followers to the queue instead. The lock is held.
+// refuse counts an attempt of the key's head. It is parked with its key's
+// followers; without a queue it lets the key wait in memory, so that its order is
+// kept and the others go on. The lock is held.
 func (t *term) refuse(k *key, s *slot, reason error, now time.Time) {
 	s.attempts++
-	t.postpone(k, s, reason, now)
+	switch {
+	case !t.canPark():
+		t.postpone(k, s, reason, now)
+	case s.attempts >= t.route.cfg.MaxAttempts:
+		t.setAside(k, core.Failure{Code: core.CodeExhausted, Reason: reason.Error()})
+	default:
+		delay := t.route.cfg.Backoff.nth(s.attempts)
+		t.tellBlocked(k, &s.entry.Event, reason, delay)
+		l := t.divert(k)
+		t.line(l, park{
+			state: core.JobReady, delay: delay, failure: core.Failure{Code: core.CodeRefused, Reason: reason.Error()},
+		})
+		t.follow(k)
+	}
 }
 
-// postpone lets the key wait, each time longer. The lock is held.
+// postpone lets the key wait, each time longer; where it has parked jobs it is
+// parked behind them instead. The lock is held.
 func (t *term) postpone(k *key, s *slot, reason error, now time.Time) {
+	if k.line != nil {
+		t.follow(k)
+		return
+	}
 	if k.wait == nil {
 		k.wait = &wait{waits: t.route.cfg.Backoff.start(), place: -1}
 	}
 	delay := k.wait.waits.next()
 	k.wait.reason = reason
-	t.route.blocked.failed(k.name, reason,
-		"key", short(k.name), "event", short(s.entry.Event.ID), "type", short(s.entry.Event.Type), "retry_in", delay)
+	t.tellBlocked(k, &s.entry.Event, reason, delay)
 	t.keys.postpone(k, now.Add(delay))
+}
+
+// hasten lets a key that was postponed wait no longer than until a time. The
+// lock is held.
+func (t *term) hasten(k *key, until time.Time) {
+	if k.line == nil {
+		t.keys.hasten(k, until)
+	}
+}
+
+// resume lets a key go on that is in no call: directly, or behind its jobs. The
+// lock is held.
+func (t *term) resume(k *key) {
+	if k.line != nil {
+		t.follow(k)
+		return
+	}
+	t.keys.resume(k)
+}
+
+// tellBlocked tells people that the key waits behind an event.
+func (t *term) tellBlocked(k *key, e *core.Event, reason error, delay time.Duration) {
+	t.route.blocked.failed(k.name, reason,
+		"key", short(k.name), "event", short(e.ID), "type", short(e.Type), "retry_in", delay)
 }
 
 // unblock ends what an earlier failure of the key began. The lock is held.

@@ -64,10 +64,13 @@ type RouteStatus struct {
 	// is when that began.
 	Stalled      string
 	StalledSince time.Time
-	// BlockedKeys counts the keys whose next event waits after a failure, and
-	// Blocked is the one that is tried next.
+	// BlockedKeys counts the keys whose next event waits after a failure or is
+	// parked, and Blocked is the one that is tried next.
 	BlockedKeys int
 	Blocked     *BlockedKey
+	// Parked counts the events that are in the queue and still to be delivered, or
+	// that hold their key; HeldKeys counts the keys that are held so.
+	Parked, HeldKeys int
 }
 
 // BlockedKey is a key whose next event waits after a failure.
@@ -77,7 +80,8 @@ type BlockedKey struct {
 	Key, EventID, EventType string
 	// Attempts counts how often it was refused.
 	Attempts int
-	// Reason is the last failure, and RetryAt when it is tried next.
+	// Reason is the last failure, and RetryAt when it is tried next; zero if that
+	// isn't known.
 	Reason  string
 	RetryAt time.Time
 }
@@ -100,14 +104,49 @@ func (t *term) status(s *RouteStatus) {
 	if t.gate.until.After(time.Now()) || t.gate.rounds > 0 {
 		s.State, s.RetryAt = Waiting, t.gate.until
 	}
-	s.BlockedKeys = len(t.keys.waiting)
-	if s.BlockedKeys == 0 || t.over {
+	s.BlockedKeys = len(t.keys.waiting) + len(t.lines.all)
+	s.Parked = t.lines.open
+	for l := range t.lines.all {
+		if l.holding() {
+			s.HeldKeys++
+		}
+	}
+	if t.over {
+		return
+	}
+	s.Blocked = t.blockedLine()
+	if len(t.keys.waiting) == 0 {
 		return
 	}
 	k := t.keys.waiting[0]
+	if s.Blocked != nil && !s.Blocked.RetryAt.IsZero() && s.Blocked.RetryAt.Before(k.wait.until) {
+		return
+	}
 	head := t.win.at(k.head)
 	s.Blocked = &BlockedKey{
 		Key: short(k.name), EventID: short(head.entry.Event.ID), EventType: short(head.entry.Event.Type),
 		Attempts: head.attempts, Reason: k.wait.reason.Error(), RetryAt: k.wait.until,
 	}
+}
+
+// blockedLine is the key with parked events that is tried next. The lock is held.
+func (t *term) blockedLine() *BlockedKey {
+	var first *line
+	for l := range t.lines.all {
+		if len(l.jobs) == 0 {
+			continue
+		}
+		if first == nil || first.place < 0 && l.place >= 0 || l.place >= 0 && l.due.Before(first.due) {
+			first = l
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	j := first.jobs[0]
+	b := &BlockedKey{Key: short(first.key.name), EventID: short(j.open.EventID), Attempts: j.attempts, Reason: j.reason}
+	if first.place >= 0 {
+		b.RetryAt = first.due
+	}
+	return b
 }

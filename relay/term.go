@@ -47,6 +47,11 @@ type term struct {
 	throttled time.Time
 	calls     int // under way
 	inFlight  int // events in them
+	jobCalls  int // calls under way of parked jobs
+	jobsLast  bool
+	jobSize   int // how many bytes a job held of late
+	lines     lines
+	lookout   lookout
 	parks     []park
 	parking   int // events that are being set aside, parks included
 
@@ -63,8 +68,9 @@ func newTerm(rt *route, cursor core.Cursor) *term {
 	t := &term{
 		route: rt, cursor: cursor, found: cursor.Term(), source: rt.relay.cfg.Log.Source(),
 		began: time.Now(), span: uint64(rt.cfg.Lanes * most),
-		win:  window{limit: rt.cfg.Window},
-		keys: keys{byName: map[string]*key{}},
+		win:   window{limit: rt.cfg.Window},
+		keys:  keys{byName: map[string]*key{}},
+		lines: lines{all: map[*line]struct{}{}}, jobSize: jobSize, lookout: lookout{wanted: make(chan struct{}, 1)},
 		gate: newGate(most, rt.cfg.OutageBackoff),
 	}
 	t.work, t.room, t.dirty, t.aside = sync.NewCond(&t.mu), sync.NewCond(&t.mu), sync.NewCond(&t.mu), sync.NewCond(&t.mu)
@@ -89,9 +95,14 @@ func (t *term) run(ctx context.Context) error {
 	keepers.Go(t.renew)
 	workers.Go(t.save)
 	workers.Go(t.setAsideAll)
-	lanes.Go(func() { t.read(ctx) })
-	for range t.route.cfg.Lanes {
-		lanes.Go(t.lane)
+	if found := !t.canPark() || t.findJobs(ctx); found {
+		lanes.Go(func() { t.read(ctx) })
+		for range t.route.cfg.Lanes {
+			lanes.Go(t.lane)
+		}
+	}
+	if t.canPark() {
+		keepers.Go(t.watchJobs)
 	}
 	cancelDrain := context.AfterFunc(ctx, t.drain)
 	defer cancelDrain()

@@ -16,11 +16,16 @@ type slot struct {
 	next  uint64 // the key's next entry, or none
 
 	settled bool
+	tries
+}
+
+// tries is what a term knows of the deliveries of one event.
+type tries struct {
 	// redelivered: an earlier try may have reached the destination.
 	redelivered bool
 	// alone: it is sent in a call of its own, to see whether it is the cause.
 	alone bool
-	// asked tells that a call ended without telling anything about this entry,
+	// asked tells that a call ended without telling anything about this event,
 	// and passes how many calls had delivered something by then.
 	asked  bool
 	passes uint64

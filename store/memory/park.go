@@ -75,7 +75,7 @@ func (s *Store) park(id, cursor string, m mark, p core.Parked) {
 			Event: newDocument(p.Entry.Event, p.Entry.CommittedAt).event, Sink: p.Sink,
 			MaxAttempts: cmp.Or(p.MaxAttempts, core.DefaultMaxAttempts),
 		},
-		id: id, seq: s.queue.seq, cursor: cursor, position: m.pos, err: p.Entry.Err,
+		id: id, seq: s.queue.seq, cursor: cursor, position: m.pos, err: core.MarkRejected(p.Entry.Err),
 		state: cmp.Or(p.State, core.JobFailed), attempts: p.Attempts, redelivered: p.Redelivered, enqueuedAt: now,
 	}
 	if p.Failure != (core.Failure{}) {
