@@ -313,6 +313,9 @@ const (
 	// CodeExhausted: the event was tried as often as it may be. The reason is the
 	// last one.
 	CodeExhausted = "exhausted"
+	// CodeUnavailable: the destination as a whole takes nothing, or asks to come
+	// back later; it is tried again.
+	CodeUnavailable = "unavailable"
 	// CodeUndecodable: the stored document is no event.
 	CodeUndecodable = "undecodable"
 	// CodeCrashed: the process ended again and again while it delivered this

@@ -51,7 +51,8 @@ type Queue interface {
 	Resume(ctx context.Context, target PauseTarget) error
 	// Watch calls wake for each change that may make a job due: an enqueue, a
 	// retry (settled or by hand), a release, a pause set or ended; not for
-	// claims, extensions and jobs that end. It blocks until ctx ends or
+	// claims, extensions and jobs that end. It also calls wake once when it has
+	// begun: what changed before is not told. It blocks until ctx ends or
 	// watching fails, and returns ErrNoWatch where the store has no such means.
 	Watch(ctx context.Context, wake func(Wake)) error
 	// CleanJobs removes failed jobs whose retention ended and that hold no
@@ -146,6 +147,9 @@ type TakeBackRequest struct {
 	// MaxRedeliveries is how often a job may come back before it is failed as
 	// crashed. Defaults to DefaultMaxRedeliveries.
 	MaxRedeliveries int
+	// Sinks whose jobs are taken back. nil means all. Whoever doesn't know which
+	// sinks must not repeat names those that it knows.
+	Sinks []string
 	// NoRepeat are the sinks whose jobs must not be sent again when it isn't
 	// known whether they were sent: Reservations decides about them, and
 	// without it they end as unknown.

@@ -24,7 +24,7 @@ func (s *Store) TakeBack(ctx context.Context, req core.TakeBackRequest) (core.Ta
 	if req.Limit <= 0 {
 		req.Limit = takeBackLimit
 	}
-	overdue := s.overdue(req.Limit)
+	overdue := s.overdue(req)
 	sent, err := mayBeSent(ctx, req, overdue)
 	result := s.endLeases(req, overdue, sent)
 	if err = cmp.Or(err, s.lost(OpTakeBack)); err != nil {
@@ -40,12 +40,12 @@ type lapse struct {
 }
 
 // overdue returns the leases that ended longest ago.
-func (s *Store) overdue(limit int) []lapse {
+func (s *Store) overdue(req core.TakeBackRequest) []lapse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var jobs []*job
 	for _, j := range s.queue.jobs {
-		if s.lapsed(j) {
+		if s.lapsed(j) && (req.Sinks == nil || slices.Contains(req.Sinks, j.Sink)) {
 			jobs = append(jobs, j)
 		}
 	}
@@ -53,7 +53,7 @@ func (s *Store) overdue(limit int) []lapse {
 		return cmp.Or(a.leaseUntil.Compare(b.leaseUntil), cmp.Compare(a.seq, b.seq))
 	})
 	var found []lapse
-	for _, j := range jobs[:min(limit, len(jobs))] {
+	for _, j := range jobs[:min(req.Limit, len(jobs))] {
 		found = append(found, lapse{ref{j.id, j.token}, j.Sink})
 	}
 	return found

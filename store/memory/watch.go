@@ -16,7 +16,7 @@ type watcher struct {
 
 // Watch tells of changes until ctx ends, see core.Queue.
 func (s *Store) Watch(ctx context.Context, wake func(core.Wake)) error {
-	w := &watcher{more: make(chan struct{}, 1)}
+	w := &watcher{wakes: []core.Wake{{}}, more: make(chan struct{}, 1)}
 	s.mu.Lock()
 	s.queue.watchers[w] = struct{}{}
 	s.mu.Unlock()

@@ -334,6 +334,7 @@ var takeBackFaults = map[string]queueFault{
 			return core.TakeBackResult{}, nil
 		}
 	},
+	"TakesBackOfAnySink":   func(q *brokenQueue) { q.takingBack(func(r *core.TakeBackRequest) { r.Sinks = nil }) },
 	"CrashesForEver":       func(q *brokenQueue) { q.takingBack(func(r *core.TakeBackRequest) { r.MaxRedeliveries = 1 << 30 }) },
 	"TakesBackAllAtOnce":   func(q *brokenQueue) { q.takingBack(func(r *core.TakeBackRequest) { r.Limit = 0 }) },
 	"RepeatsWhatMustNotBe": func(q *brokenQueue) { q.takingBack(func(r *core.TakeBackRequest) { r.NoRepeat = nil }) },

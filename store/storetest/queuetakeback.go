@@ -48,6 +48,14 @@ func takeBackRules() []rule {
 			k.lapse(1)
 			k.claim("a")
 		}, elapsing),
+		queueRule("OnlyOfTheNamedSinks", func(k *queueKit) {
+			k.enqueueOne("a")
+			k.claim("a")
+			k.elapse(lease + 2*core.TakeBackGrace)
+			k.takeBack(core.TakeBackRequest{Sinks: []string{"another"}}, core.TakeBackResult{})
+			k.takeBack(core.TakeBackRequest{Sinks: []string{}}, core.TakeBackResult{})
+			k.takeBack(core.TakeBackRequest{Sinks: []string{"another", sinkName}}, core.TakeBackResult{Ready: 1})
+		}, elapsing),
 		queueRule("NothingToTakeBack", func(k *queueKit) {
 			k.enqueueOne("a")
 			k.takeBack(core.TakeBackRequest{}, core.TakeBackResult{})
