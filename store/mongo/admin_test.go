@@ -105,9 +105,9 @@ func TestWhyAnEventHasNotGoneOut(t *testing.T) {
 			pos: core.Position{Time: numberOf(bson.Timestamp{T: seqT, I: seqI}), Ordinal: n}, id: copyOf(events.Current.Lookup("_id")),
 		})
 	}
-	if err := c.Park(t.Context(), []core.Parked{parked(marks[1], order("b")), parked(marks[2], order("c"))}); err != nil {
-		t.Fatal(err)
-	}
+	b := parked(marks[1], order("b"))
+	b.Holds = true
+	parkAll(t, c, b, parked(marks[2], order("c")))
 	save(t, c, marks[0], marks[1], marks[2])
 	wantCauses(t, s, "a", "delivered", [2]string{core.CauseDelivered, "every cursor has passed it"})
 	wantCauses(t, s, "b", "failed", [2]string{core.CauseFailed, "too large"})

@@ -115,7 +115,7 @@ func (r *reader) add(ctx context.Context, b *batch, f found, pos core.Position) 
 	if b.Entries == nil {
 		b.Entries = make([]core.Entry, 0, min(b.expect+1, b.limit.Events))
 	}
-	queued := r.queued(id) || err == nil && m.committed && r.behind(event.AggregateID, f.commit)
+	queued := r.queued(id) || m.committed && r.behind(event.AggregateID, f.commit)
 	b.bytes += size
 	b.Entries = append(b.Entries, core.Entry{
 		Event: event, Mark: m, Size: size, CommittedAt: f.committed, Queued: queued, Err: err,

@@ -302,7 +302,7 @@ func (c *cursor) addJob(job bson.Raw) {
 // either: each scan has a later snapshot than all jobs that an earlier term
 // parked. Neither are events of one transaction, whose running numbers may be
 // other ones when they are read again, nor jobs whose key is not known or was
-// cut, or whose event can't be decoded.
+// cut.
 func (c *cursor) isBehind(key string, committed bson.Timestamp) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

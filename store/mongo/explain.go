@@ -93,8 +93,11 @@ func (s *Store) causes(ctx context.Context, j *readJob, now time.Time) ([]core.C
 		}
 		return []core.Cause{{Code: core.CauseDelivered, Text: text}}, nil
 	case core.JobFailed:
-		return []core.Cause{{Code: core.CauseFailed, Text: fmt.Sprintf("%s (after %d attempts, at %s); retry or discard it",
-			failure, j.attempts, clockText(j.failure.At)), Until: j.expireAt}}, nil
+		text := fmt.Sprintf("%s (after %d attempts, at %s); retry or discard it", failure, j.attempts, clockText(j.failure.At))
+		if j.holds() {
+			text += ": until then the later events of its key wait"
+		}
+		return []core.Cause{{Code: core.CauseFailed, Text: text, Until: j.expireAt}}, nil
 	case core.JobUnknown:
 		return []core.Cause{{Code: core.CauseUnknown, Text: failure + "; it may have been delivered: retry or discard it"}}, nil
 	case core.JobActive:
@@ -105,18 +108,21 @@ func (s *Store) causes(ctx context.Context, j *readJob, now time.Time) ([]core.C
 		return []core.Cause{{Code: core.CauseLeased, Text: text, Until: j.leaseUntil}}, nil
 	case core.JobReady:
 	}
-	causes, err := s.holding(ctx, j)
+	causes, err := s.holding(ctx, j, now)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case j.availableAt.After(now) && (j.attempts > 0 || j.redeliveries > 0 || j.failure.Code != ""):
+	case j.availableAt.After(now) && (j.attempts > 0 || j.redeliveries > 0 || j.failure.Code != "" && !j.redriven):
 		causes = append(causes, core.Cause{
 			Code: core.CauseBackoff, Text: fmt.Sprintf("attempt %d ended with %s; it is tried again at %s", j.attempts, failure, clockText(j.availableAt)),
 			Until: j.availableAt,
 		})
 	case j.availableAt.After(now):
 		causes = append(causes, core.Cause{Code: core.CauseDelayed, Text: "it is not due before " + clockText(j.availableAt), Until: j.availableAt})
+	case len(causes) == 0 && j.cursor != "":
+		causes = append(causes, core.Cause{Code: core.CauseDue, Text: fmt.Sprintf(
+			"it is due since %s: the holder of cursor %q delivers it next", clockText(j.availableAt), j.cursor)})
 	case len(causes) == 0:
 		causes = append(causes, core.Cause{Code: core.CauseDue, Text: fmt.Sprintf(
 			"it is due since %s: a worker of the sink %q takes it next; if none does, none runs, or the ones that do are busy",
@@ -125,15 +131,15 @@ func (s *Store) causes(ctx context.Context, j *readJob, now time.Time) ([]core.C
 	return causes, nil
 }
 
-// holding are the causes that lie outside a job: one that comes first, and
-// pauses.
-func (s *Store) holding(ctx context.Context, j *readJob) ([]core.Cause, error) {
+// holding are the causes that lie outside a job: one that comes first, a cursor
+// that nobody holds, and pauses.
+func (s *Store) holding(ctx context.Context, j *readJob, now time.Time) ([]core.Cause, error) {
 	var causes []core.Cause
-	if j.cursor != "" && !j.positionTime.IsZero() && !j.positionOrdinal.IsZero() {
+	if j.cursor != "" && !j.positionTime.IsZero() && !j.positionOrdinal.IsZero() && j.event.AggregateID != "" {
 		first, err := s.jobsBy(ctx, bson.D{
 			{Key: "cursor", Value: j.cursor},
+			{Key: "open", Value: true},
 			{Key: "aggregate_id", Value: j.event.AggregateID},
-			{Key: "state", Value: op("$in", bson.A{core.JobReady, core.JobActive, core.JobFailed, core.JobUnknown})},
 			{Key: "$expr", Value: op("$lt", bson.A{
 				bson.A{"$position.time", "$position.ordinal"}, bson.A{literal(j.positionTime), literal(j.positionOrdinal)},
 			})},
@@ -144,6 +150,13 @@ func (s *Store) holding(ctx context.Context, j *readJob) ([]core.Cause, error) {
 		if len(first) > 0 {
 			causes = append(causes, predecessor(&first[0]))
 		}
+	}
+	if j.cursor != "" {
+		stopped, err := s.unheld(ctx, j.cursor, now)
+		if err != nil {
+			return nil, err
+		}
+		causes = append(causes, stopped...)
 	}
 	pauses, err := s.Pauses(ctx)
 	if err != nil {
@@ -162,7 +175,40 @@ func predecessor(first *readJob) core.Cause {
 	if first.failure.Code != "" {
 		text += fmt.Sprintf(" (%s: %s)", first.failure.Code, first.failure.Reason)
 	}
+	switch first.state {
+	case core.JobActive:
+		text += fmt.Sprintf(", leased by %s until %s", cmp.Or(first.owner, "a worker without a name"), clockText(first.leaseUntil))
+	case core.JobFailed:
+		text += "; it holds the key until somebody retries or discards it"
+	default:
+		text += ", due at " + clockText(first.availableAt)
+	}
 	return core.Cause{Code: core.CausePredecessor, Text: text}
+}
+
+// unheld tells if nobody holds the cursor, whose jobs are delivered by its holder
+// alone.
+func (s *Store) unheld(ctx context.Context, name string, now time.Time) ([]core.Cause, error) {
+	docs, err := s.allCursors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(docs, func(d cursorDoc) bool { return d.Name == name })
+	switch {
+	case i < 0:
+		return []core.Cause{stopped(cursorDoc{Name: name})}, nil
+	case docs[i].LeaseUntil.Time().After(now):
+		return nil, nil
+	}
+	return []core.Cause{stopped(docs[i])}, nil
+}
+
+func stopped(doc cursorDoc) core.Cause {
+	text := fmt.Sprintf("nobody runs cursor %q: start its relay", doc.Name)
+	if doc.Owner != "" {
+		text = fmt.Sprintf("nobody runs cursor %q: %s had it until %s; start its relay", doc.Name, doc.Owner, clockText(doc.LeaseUntil.Time()))
+	}
+	return core.Cause{Code: core.CauseCursorStopped, Text: text}
 }
 
 func pausedBy(p core.Pause) core.Cause {
@@ -239,11 +285,7 @@ func passed(doc cursorDoc, seq bson.Timestamp) bool {
 
 func (s *Store) behind(ctx context.Context, doc cursorDoc, now time.Time) (core.Cause, error) {
 	if !doc.LeaseUntil.Time().After(now) {
-		text := fmt.Sprintf("nobody runs cursor %q: start its relay", doc.Name)
-		if doc.Owner != "" {
-			text = fmt.Sprintf("nobody runs cursor %q: %s had it until %s; start its relay", doc.Name, doc.Owner, clockText(doc.LeaseUntil.Time()))
-		}
-		return core.Cause{Code: core.CauseCursorStopped, Text: text}, nil
+		return stopped(doc), nil
 	}
 	lag, err := s.Lag(ctx, doc.Name)
 	if err != nil {

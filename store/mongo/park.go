@@ -171,7 +171,7 @@ func (c *cursor) job(ctx context.Context, p *core.Parked, now time.Time, refer b
 		Headers: sortedHeaders(e.Headers), Tenant: e.Tenant, OccurredAt: e.OccurredAt, CorrelationID: e.CorrelationID,
 		Sink: p.Sink, State: orDefault(p.State, core.JobFailed), Attempts: p.Attempts, MaxAttempts: p.MaxAttempts,
 		Redelivered: p.Redelivered, EnqueuedAt: now, Cursor: c.doc.Name, Position: &position, Hold: p.Holds,
-		Ordered: at.committed && p.Entry.Err == nil && e.AggregateID != "",
+		Ordered: at.committed && e.AggregateID != "",
 	}
 	switch job.State {
 	case core.JobReady:

@@ -16,17 +16,27 @@ import (
 var errQueueGone = errors.New("the collection of jobs was dropped or renamed")
 
 // watchPipeline lets through what may make a job due, and what ends a stream.
-// An update that replaces much of a document comes as a replacement.
+// An update that replaces much of a document comes as a replacement. A job that
+// a cursor parks is its holder's, who knows. The sink of an update isn't told,
+// unless by the bell that a person's act on a job of a cursor rings.
 var watchPipeline = mongo.Pipeline{
 	op("$match", op("$or", bson.A{
-		bson.D{{Key: "operationType", Value: op("$in", bson.A{"insert", "replace"})}, {Key: "fullDocument.state", Value: core.JobReady}},
+		bson.D{
+			{Key: "operationType", Value: "insert"}, {Key: "fullDocument.state", Value: core.JobReady},
+			{Key: "fullDocument.cursor", Value: op("$exists", false)},
+		},
+		bson.D{{Key: "operationType", Value: "replace"}, {Key: "fullDocument.state", Value: core.JobReady}},
 		bson.D{{Key: "operationType", Value: "update"}, {Key: "updateDescription.updatedFields.state", Value: core.JobReady}},
 		// Discarding a job of a cursor lets its key go on.
-		bson.D{{Key: "operationType", Value: "update"}, {Key: "updateDescription.updatedFields.discarded", Value: true}},
+		bson.D{{Key: "operationType", Value: op("$in", bson.A{"update", "replace"})}, {Key: "$or", Value: bson.A{
+			bson.D{{Key: "updateDescription.updatedFields.discarded", Value: true}}, bson.D{{Key: "fullDocument.discarded", Value: true}},
+		}}},
 		bson.D{{Key: "documentKey._id.pause", Value: op("$exists", true)}},
 		bson.D{{Key: "operationType", Value: op("$in", bson.A{"drop", "rename", "dropDatabase", "invalidate"})}},
 	})),
-	op("$project", bson.D{{Key: "operationType", Value: 1}, {Key: "sink", Value: "$fullDocument.sink"}}),
+	op("$project", bson.D{{Key: "operationType", Value: 1}, {Key: "sink", Value: op("$ifNull", bson.A{
+		"$fullDocument.sink", "$updateDescription.updatedFields.bell",
+	})}}),
 }
 
 // Watch tells of changes until ctx ends, see core.Queue. It also calls wake
