@@ -36,6 +36,10 @@ type KafkaConfig struct {
 
 	// Port is the port for clients. Defaults to a free one.
 	Port int
+
+	// Advertised is the address that clients are told to use, such as that of
+	// a proxy before the broker. Defaults to the broker's own.
+	Advertised string
 }
 
 // Kafka is a broker in KRaft mode, its own controller. Its methods may not be

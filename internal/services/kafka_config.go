@@ -2,6 +2,7 @@ package services
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -27,8 +28,8 @@ func (k *Kafka) properties() []byte {
 		"controller.quorum.voters":       "1@" + k.controller.address(),
 		"controller.listener.names":      controllerListener,
 		"inter.broker.listener.name":     innerListener,
-		"listeners":                      k.listeners() + "," + controllerListener + "://" + k.controller.address(),
-		"advertised.listeners":           k.listeners(),
+		"listeners":                      k.listeners(k.clients.address()) + "," + controllerListener + "://" + k.controller.address(),
+		"advertised.listeners":           k.listeners(cmp.Or(k.config.Advertised, k.clients.address())),
 		"listener.security.protocol.map": clientListener + ":" + k.protocol() + "," + innerListener + ":PLAINTEXT," + controllerListener + ":PLAINTEXT",
 		"log.dirs":                       k.folder.file("data"),
 
@@ -69,8 +70,8 @@ func (k *Kafka) properties() []byte {
 	return text.Bytes()
 }
 
-func (k *Kafka) listeners() string {
-	return clientListener + "://" + k.clients.address() + "," + innerListener + "://" + k.inner.address()
+func (k *Kafka) listeners(clients string) string {
+	return clientListener + "://" + clients + "," + innerListener + "://" + k.inner.address()
 }
 
 // protocol is Kafka's name for how clients connect.

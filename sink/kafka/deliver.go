@@ -184,6 +184,9 @@ func (d *delivery) settle(p part, res *produce.Response) bool {
 		d.s.cluster.distrust(p.q.topic.name)
 		d.stop(p.q, p.set, core.Unavailable, err, 0)
 	case refused:
+		if kafkago.Error(rp.ErrorCode) == kafkago.TopicAuthorizationFailed {
+			err = fmt.Errorf("no right to write, allow WRITE on the topic: %w", err)
+		}
 		d.stop(p.q, p.set, core.Refused, err, 0)
 	case unavailable:
 		d.stop(p.q, p.set, core.Unavailable, err, 0)
