@@ -28,6 +28,8 @@ type Status struct {
 	Running bool
 	// Routes are in the order of Config.Routes.
 	Routes []RouteStatus
+	// Workers are in the order of Config.Workers.
+	Workers []WorkerStatus
 }
 
 // RouteStatus is what one route is doing.
@@ -92,6 +94,9 @@ func (r *Relay) Status() Status {
 	s := Status{Owner: r.cfg.Owner, Running: r.running.Load(), Routes: make([]RouteStatus, len(r.routes))}
 	for i, rt := range r.routes {
 		s.Routes[i] = rt.status()
+	}
+	for _, w := range r.workers {
+		s.Workers = append(s.Workers, w.status())
 	}
 	return s
 }

@@ -1,0 +1,151 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gooutbox/outbox/core"
+)
+
+const (
+	// pausesFresh is how old what is known of pauses may be while there is work.
+	pausesFresh = time.Second
+	// pausesLook is how often it is asked at least whether a pause has ended: the
+	// store's clock says when, and this process's may be another.
+	pausesLook = 5 * time.Second
+	// pausesTimeout bounds one question.
+	pausesTimeout = 5 * time.Second
+)
+
+// pauses are those in force, as this process knows them.
+type pauses struct {
+	queue core.Queue
+	// changed is called when others are in force than before.
+	changed func()
+
+	asking sync.Mutex // one asks at a time
+
+	mu      sync.Mutex
+	asked   time.Time // zero: never, or a change was told since
+	sinks   map[string]core.Pause
+	tenants map[string]core.Pause
+}
+
+// stale makes the next look ask the store.
+func (p *pauses) stale() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = time.Time{}
+}
+
+func (p *pauses) fresh(now time.Time, within time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.asked.IsZero() && now.Sub(p.asked) < within
+}
+
+// refresh asks the store, unless that was done within a time.
+func (p *pauses) refresh(ctx context.Context, within time.Duration) error {
+	if p.fresh(time.Now(), within) {
+		return nil
+	}
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	now := time.Now()
+	if p.fresh(now, within) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pausesTimeout)
+	defer cancel()
+	p.mu.Lock()
+	p.asked = now // what is told from now on makes it stale again
+	p.mu.Unlock()
+	list, err := p.queue.Pauses(ctx)
+	if err != nil {
+		p.stale()
+		return fmt.Errorf("asking what is paused: %w", err)
+	}
+	sinks, tenants := map[string]core.Pause{}, map[string]core.Pause{}
+	for _, one := range list {
+		switch one.Scope {
+		case core.PauseSink:
+			sinks[one.Name] = one
+		case core.PauseTenant:
+			tenants[one.Name] = one
+		}
+	}
+	p.mu.Lock()
+	same := sameNames(p.sinks, sinks) && sameNames(p.tenants, tenants)
+	p.sinks, p.tenants = sinks, tenants
+	p.mu.Unlock()
+	if !same {
+		p.changed()
+	}
+	return nil
+}
+
+func sameNames(a, b map[string]core.Pause) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name := range a {
+		if _, there := b[name]; !there {
+			return false
+		}
+	}
+	return true
+}
+
+// sink is the pause of a sink, if it is paused.
+func (p *pauses) sink(name string) (core.Pause, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one, paused := p.sinks[name]
+	return one, paused
+}
+
+// pausedTenants are the names of tenants that are paused, nil for none. They
+// must not be changed.
+func (p *pauses) pausedTenants() map[string]core.Pause {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tenants
+}
+
+// counts are how many pauses of each scope are in force.
+func (p *pauses) counts() map[core.PauseScope]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return map[core.PauseScope]int{core.PauseSink: len(p.sinks), core.PauseTenant: len(p.tenants)}
+}
+
+// nextLook is how long to wait before it is asked whether a pause has ended.
+func nextLook(one core.Pause, now time.Time) time.Duration {
+	if one.Until.IsZero() {
+		return pausesLook
+	}
+	return min(max(one.Until.Sub(now), 50*time.Millisecond), pausesLook)
+}
+
+// watchPauses keeps what is known of pauses fresh while there is work: what is
+// paused stops within a second, also what was claimed before.
+func (r *Relay) watchPauses(ctx context.Context) {
+	waits := r.cfg.StoreBackoff.start()
+	for sleep(ctx, pausesFresh*9/10) {
+		if !slices.ContainsFunc(r.workers, (*worker).busy) {
+			continue
+		}
+		if err := r.pauses.refresh(ctx, pausesFresh/2); err != nil && ctx.Err() == nil {
+			r.jobStore.failed(opPauses, err)
+			sleep(ctx, waits.next())
+			continue
+		}
+		r.jobStore.ok(opPauses)
+		waits = r.cfg.StoreBackoff.start()
+	}
+}
+
+const opPauses = "asking what is paused"

@@ -1,0 +1,328 @@
+package relay
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/crash"
+)
+
+const (
+	opClaim = "claiming jobs"
+	// claimTimeout bounds a claim and the questions before it.
+	claimTimeout = 10 * time.Second
+	// wakeSpread is over how long processes spread what they do when a bell
+	// rings. One that got the jobs the last time comes first, within wakeFirst,
+	// so that the others find nothing to claim.
+	wakeSpread = 50 * time.Millisecond
+	wakeFirst  = 5 * time.Millisecond
+	// firstPoll is when it is looked again after there was work, if nothing
+	// tells of changes.
+	firstPoll = 50 * time.Millisecond
+	// lowerEvery is how many claims in a row may leave out the lower classes.
+	lowerEvery = 10
+	// suspectFrom is from how many redeliveries on a job may be what ends
+	// processes: of such jobs a worker has one at a time.
+	suspectFrom = 2
+	// suspectDelay is after how long the next one comes.
+	suspectDelay = time.Second
+)
+
+// claims is what the claimer knows. Only its goroutine uses it.
+type claims struct {
+	tenants tenants
+	more    bool          // the last claim got all that it asked for
+	poll    time.Duration // how long to wait for a bell
+	first   bool          // this process got the jobs the last time it was woken
+	full    int           // claims in a row that may have left out lower classes
+	lowest  int           // rank of the lowest class of the last claim
+	lower   int           // from which rank on the last claim for lower classes was
+}
+
+func newClaims() claims { return claims{poll: firstPoll} }
+
+// claim keeps jobs at hand until ctx ends.
+func (w *worker) claim(ctx context.Context) {
+	bell := w.relay.bells.hang(w.cfg.Sink)
+	defer w.relay.bells.takeDown(bell)
+	waits := w.relay.cfg.StoreBackoff.start()
+	next := time.Now() // when to look whether jobs are due
+	for ctx.Err() == nil {
+		now := time.Now()
+		want, wait := w.want(now)
+		if want > 0 && (w.claims.more || !now.Before(next)) {
+			again, err := w.claimSome(ctx, want)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				w.relay.jobStore.failed(opClaim, err)
+				w.claims.more = false
+				sleep(ctx, waits.next())
+				continue
+			}
+			w.relay.jobStore.ok(opClaim)
+			waits = w.relay.cfg.StoreBackoff.start()
+			next = time.Now().Add(again)
+			continue
+		}
+		if want > 0 {
+			wait = next.Sub(now)
+		}
+		if w.wait(ctx, bell, orForever(wait), want > 0) && sleep(ctx, w.wakeDelay()) {
+			next = time.Now()
+		}
+	}
+}
+
+func orForever(d time.Duration) time.Duration {
+	if d <= 0 {
+		return time.Hour
+	}
+	return d
+}
+
+// wait waits until there may be something to do, and tells whether a bell rang.
+// It listens only where there is room for jobs: bells that nobody heard go on
+// ringing.
+func (w *worker) wait(ctx context.Context, bell *bell, d time.Duration, listen bool) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	rung := bell.rung
+	if !listen {
+		rung = nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-w.room:
+	case <-rung:
+		return true
+	case <-timer.C:
+	}
+	return false
+}
+
+// wakeDelay is how long this process waits when a bell rings.
+func (w *worker) wakeDelay() time.Duration {
+	if w.claims.first {
+		return rand.N(wakeFirst)
+	}
+	return wakeFirst + rand.N(wakeSpread-wakeFirst)
+}
+
+// want is how many jobs to claim; where it is none because something must pass
+// first, also how long that takes. It gives back what can't begin soon.
+func (w *worker) want(now time.Time) (n int, wait time.Duration) {
+	sinkPause, sinkPaused := w.relay.pauses.sink(w.cfg.Sink)
+	tenantsPaused := w.relay.pauses.pausedTenants()
+	w.mu.Lock()
+	horizon := w.speed.horizon(w.cfg.Lease)
+	shut := w.gate.until.Sub(now)
+	ahead := w.speed.ahead(w.began, w.cfg.BatchJobs, w.cfg.Lease, now)
+	var back []*held
+	switch {
+	case sinkPaused:
+		wait = nextLook(sinkPause, now)
+	case shut > 0:
+		wait = shut
+	case w.gate.rounds > 0: // one call finds out whether the sink is back
+		if w.calls == 0 {
+			n = min(w.gate.limit, w.cfg.BatchJobs) - len(w.hand.jobs)
+		}
+	default:
+		allowed, at := w.limits.most(now.Add(horizon), ahead)
+		if n = allowed - len(w.hand.jobs); n <= 0 && allowed < ahead {
+			wait = max(at.Sub(now)-horizon, time.Millisecond)
+		}
+		if 2*n < ahead && len(w.hand.jobs) > 0 {
+			n = 0 // a larger claim is soon due
+		}
+	}
+	if len(w.hand.jobs) > 0 {
+		all := sinkPaused || shut > horizon
+		late := now.Add(-w.cfg.Lease / 10)
+		back = w.hand.remove(func(j *held) bool {
+			_, paused := tenantsPaused[j.tenant()]
+			return all || paused || j.since.Before(late)
+		})
+	}
+	w.mu.Unlock()
+	w.giveBack(back, 0)
+	return max(n, 0), wait
+}
+
+// claimSome looks whether jobs are due, and claims some. It returns when to look
+// again.
+func (w *worker) claimSome(ctx context.Context, want int) (again time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	c, queue, sure := &w.claims, w.relay.cfg.Queue, !w.claims.more
+	c.more = false
+	if err := w.relay.pauses.refresh(ctx, pausesFresh); err != nil {
+		return 0, err
+	}
+	if one, paused := w.relay.pauses.sink(w.cfg.Sink); paused {
+		return nextLook(one, time.Now()), nil
+	}
+	// Where some tenants must be left out the others are known before it is asked
+	// whether jobs are due, else after.
+	choose := w.cfg.TenantRate > 0 || len(w.relay.pauses.pausedTenants()) > 0
+	var names []string // nil is any tenant
+	var later time.Time
+	if choose {
+		if err := c.tenants.load(ctx, queue, w.cfg.Sink, sure); err != nil {
+			return 0, err
+		}
+		var room int
+		names, room, later = w.allowed(time.Now())
+		want = min(want, room)
+	}
+	defer func() {
+		if !later.IsZero() && !c.more {
+			again = min(again, max(time.Until(later), time.Millisecond))
+		}
+	}()
+	if choose && len(names) == 0 {
+		c.more = c.tenants.turn()
+		return w.rest(0, false), nil
+	}
+	if sure {
+		due, some, err := queue.NextDue(ctx, w.cfg.Sink, names)
+		if err != nil {
+			return 0, err
+		}
+		if !some || due > 0 {
+			c.more = choose && c.tenants.turn()
+			c.first = false
+			return w.rest(due, some), nil
+		}
+	}
+	if !choose {
+		if err := c.tenants.load(ctx, queue, w.cfg.Sink, sure); err != nil {
+			return 0, err
+		}
+		if !c.tenants.one() {
+			names = c.tenants.page
+		}
+	}
+	return w.claimOf(ctx, want, names, sure)
+}
+
+// claimOf claims jobs of some tenants, nil for any.
+func (w *worker) claimOf(ctx context.Context, want int, names []string, sure bool) (again time.Duration, err error) {
+	c := &w.claims
+	req := core.ClaimRequest{
+		Sink: w.cfg.Sink, Max: want, Lease: w.cfg.Lease, Owner: w.relay.cfg.Owner, Tenants: names, FromRank: w.fromRank(sure),
+	}
+	began := time.Now()
+	jobs, err := w.relay.cfg.Queue.Claim(ctx, req)
+	if err != nil {
+		return 0, err
+	}
+	if len(jobs) > 0 {
+		crash.Here("relay.job-claimed")
+	}
+	w.metrics.claimed(jobs)
+	w.got(jobs, req, time.Since(began))
+	c.more = len(jobs) == req.Max || req.FromRank > 0
+	if names != nil && c.tenants.turn() {
+		c.more = true
+	}
+	if len(jobs) > 0 {
+		c.first, c.poll = true, firstPoll
+	} else { // others got them
+		c.first, c.poll = false, min(2*c.poll, w.relay.poll())
+	}
+	return jitter(c.poll), nil
+}
+
+// rest is how long to wait for a bell when nothing is due: until the next job
+// is, and no longer than a poll, which comes later each time.
+func (w *worker) rest(due time.Duration, some bool) time.Duration {
+	c := &w.claims
+	c.poll = min(2*c.poll, w.relay.poll())
+	if w.relay.watching.Load() {
+		c.poll = w.relay.poll()
+	}
+	if some && due < c.poll {
+		return due + w.wakeDelay()
+	}
+	return jitter(c.poll)
+}
+
+// fromRank leaves out the higher classes in one claim of ten while they have
+// more jobs than are claimed: those below them, and those below the next, in
+// turn. sure tells that the claim before did not get all that it asked for.
+func (w *worker) fromRank(sure bool) int {
+	c := &w.claims
+	if sure || c.lowest >= core.Low.Rank() {
+		c.full = 0
+		return 0
+	}
+	if c.full++; c.full < lowerEvery {
+		return 0
+	}
+	c.full = 0
+	if c.lower++; c.lower > core.Low.Rank() || c.lower <= c.lowest {
+		c.lower = c.lowest + 1
+	}
+	return c.lower
+}
+
+// got takes over what a claim lent.
+func (w *worker) got(jobs []*core.Claimed, req core.ClaimRequest, took time.Duration) {
+	now := time.Now()
+	all := make([]*held, 0, len(jobs))
+	for _, job := range jobs {
+		all = append(all, &held{job: job, worker: w, since: now, rank: job.Priority.Rank()})
+	}
+	if req.FromRank == 0 && len(jobs) > 0 {
+		w.claims.lowest = jobs[len(jobs)-1].Priority.Rank()
+	}
+	if len(all) > 0 {
+		w.relay.leases.keep(w.cfg.Lease, all)
+	}
+	var v verdict
+	w.mu.Lock()
+	w.speed.claimed(took)
+	suspects := w.suspects
+	for _, j := range all {
+		switch {
+		case w.draining:
+			v.settle(j, core.Settlement{Kind: core.GiveBack})
+		case j.job.Err != nil:
+			v.settle(j, w.unfit(j))
+		case j.job.Redeliveries >= suspectFrom && suspects > 0:
+			v.settle(j, core.Settlement{Kind: core.GiveBack, Delay: time.Duration(suspects) * suspectDelay})
+			suspects++
+		default:
+			if j.job.Redeliveries >= suspectFrom {
+				suspects++
+				w.suspects++
+				j.suspect = true
+			}
+			if req.FromRank > 0 {
+				j.rank = 0 // its turn has come
+			}
+			w.hand.add(j)
+		}
+	}
+	w.work.Broadcast()
+	w.mu.Unlock()
+	w.relay.settler.add(v.settled, false)
+}
+
+// unfit is for a job that can't be delivered as it is stored. The lock is held.
+func (w *worker) unfit(j *held) core.Settlement {
+	r := core.ResultOf("", j.job.Err)
+	if r.Outcome == core.Rejected {
+		return core.Settlement{Kind: core.Fail, Failure: failure(core.CodeUndecodable, r.Err)}
+	}
+	note := w.noteOf(j)
+	note.unanswered++
+	return core.Settlement{
+		Kind: core.Retry, Uncounted: true, Failure: failure(core.CodeUndecodable, r.Err), Delay: w.backoffOf(j).nth(note.unanswered),
+	}
+}

@@ -1,0 +1,183 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/crash"
+)
+
+// lane makes one call to the sink after the other.
+func (w *worker) lane(n int) {
+	for {
+		jobs := w.take(n)
+		if jobs == nil {
+			return
+		}
+		w.call(n, jobs)
+	}
+}
+
+// take waits for jobs that may be delivered now, and returns nil when the worker
+// drains.
+func (w *worker) take(lane int) []*held {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		if w.draining {
+			return nil
+		}
+		now := time.Now()
+		if jobs := w.pick(now); len(jobs) > 0 {
+			w.calls++
+			w.inFlight += len(jobs)
+			w.began[lane] = now
+			w.signalRoom()
+			if len(w.hand.jobs) > 0 {
+				w.work.Signal() // another lane may have work, too
+			}
+			return jobs
+		}
+		w.work.Wait()
+	}
+}
+
+// pick takes the jobs of the next call out of the hand. Where none may begin
+// yet it sees that a lane is woken when one may. The lock is held.
+func (w *worker) pick(now time.Time) []*held {
+	if len(w.hand.jobs) == 0 {
+		return nil
+	}
+	if !w.gate.open(now, w.calls) {
+		w.wakeAt(w.gate.until)
+		return nil
+	}
+	most, at := w.limits.most(now, w.gate.limit)
+	if most == 0 {
+		w.wakeAt(at)
+		return nil
+	}
+	keys := map[string]bool{}
+	alone := false
+	var next time.Time // when a tenant's rate lets one begin
+	jobs := w.hand.take(most, func(j *held) bool {
+		if alone || len(keys) > 0 && w.isAlone(j) {
+			return false
+		}
+		key := j.job.Lease.Event.AggregateID
+		if key == "" {
+			key = "\x00" + j.job.ID // a key of its own
+		}
+		if keys[key] && !w.caps.PrefixPerKey {
+			return false
+		}
+		if ok, at := w.limits.begin(now, j.tenant()); !ok {
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+			return false
+		}
+		alone = w.isAlone(j)
+		keys[key] = true
+		return true
+	})
+	w.limits.began(now, len(jobs))
+	if !next.IsZero() {
+		w.wakeAt(next)
+	}
+	return jobs
+}
+
+// errNotHeld is why jobs are given back unsent.
+var errNotHeld = errors.New("the lease ended before the delivery began")
+
+// call delivers jobs and hands over what became of them.
+func (w *worker) call(lane int, jobs []*held) {
+	ctx, cancel := context.WithTimeout(w.delivering, w.cfg.Timeout)
+	defer cancel()
+	mine, gone := w.relay.leases.begin(jobs, cancel)
+	began := time.Now()
+	var results []core.Result
+	if len(mine) > 0 {
+		results = w.deliver(ctx, mine)
+		crash.Here("relay.job-delivered")
+		w.relay.leases.end(mine)
+	}
+	took := time.Since(began)
+
+	w.mu.Lock()
+	w.calls--
+	w.inFlight -= len(jobs)
+	w.began[lane] = time.Time{}
+	if len(mine) > 0 {
+		w.speed.saw(took, len(mine))
+	}
+	out := w.judge(mine, results, time.Now())
+	for _, j := range gone {
+		out.settle(j, core.Settlement{Kind: core.GiveBack})
+	}
+	hurry := len(w.hand.jobs) == 0 && w.calls == 0
+	w.signalRoom()
+	if w.gate.rounds > 0 || !w.gate.until.IsZero() {
+		w.wakeAt(w.gate.until)
+	}
+	w.mu.Unlock()
+
+	if out.pause > 0 {
+		w.pauseSink(out.pause, out.reason)
+	}
+	w.relay.settler.add(out.settled, hurry)
+}
+
+// deliver calls the sink.
+func (w *worker) deliver(ctx context.Context, jobs []*held) []core.Result {
+	deadline, _ := ctx.Deadline()
+	leases := make([]core.Lease, len(jobs))
+	for i, j := range jobs {
+		leases[i] = j.job.Lease
+		leases[i].Deadline = deadline
+	}
+	ctx, span := w.tracer.start(ctx, leases)
+	began := time.Now()
+	results, err := call(ctx, w.sink, leases)
+	switch {
+	case err != nil && w.caps.NoRepeat:
+		// What was sent isn't known.
+		w.log.Error("the sink panicked: it isn't known whether its jobs were delivered",
+			"error", err, "jobs", len(jobs), "stack", stackOf(err))
+		results = sameResult(len(jobs), core.Unknown, err)
+	case err != nil:
+		w.log.Error("the sink panicked: its jobs are tried again", "error", err, "jobs", len(jobs), "stack", stackOf(err))
+		results = sameResult(len(jobs), core.Refused, err)
+		if len(jobs) > 1 { // it was one of them
+			results = sameResult(len(jobs), core.Unknown, err)
+		}
+	case len(results) != len(jobs):
+		err = fmt.Errorf("the sink answered %d results for %d leases", len(results), len(jobs))
+		w.log.Error("the sink broke its contract: the outcome of its jobs is unknown", "error", err, "jobs", len(jobs))
+		results = sameResult(len(jobs), core.Unknown, err)
+	}
+	for i := range results {
+		if results[i].Outcome > core.Unknown {
+			results[i] = core.Result{Outcome: core.Unknown, Err: fmt.Errorf("the sink answered %v", results[i].Outcome)}
+		}
+	}
+	if err != nil {
+		w.suspectAll(jobs)
+	}
+	n := tallyOf(results)
+	w.metrics.called(time.Since(began), n)
+	w.tracer.end(span, n, results)
+	return results
+}
+
+func sameResult(n int, o core.Outcome, err error) []core.Result {
+	results := make([]core.Result, n)
+	for i := range results {
+		results[i] = core.Result{Outcome: o, Err: err}
+	}
+	return results
+}
