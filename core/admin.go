@@ -20,8 +20,8 @@ type Admin interface {
 	// and they are marked as redriven. Jobs of one key keep their order; their
 	// due times are spread over act.Spread. It returns how many.
 	Retry(ctx context.Context, filter JobFilter, act Act) (int64, error)
-	// Discard removes jobs that match and are not active. A key that one of
-	// them held goes on. It returns how many.
+	// Discard removes jobs that match and are not active. One of a cursor ends as
+	// completed instead, and its key goes on. It returns how many.
 	Discard(ctx context.Context, filter JobFilter, act Act) (int64, error)
 	// PauseBy and ResumeBy are Pause and Resume as an operator's act.
 	PauseBy(ctx context.Context, p Pause, act Act) error

@@ -268,7 +268,9 @@ type Parked struct {
 	Failure Failure
 	// Redelivered: an earlier try may have reached the destination.
 	Redelivered bool
-	// Holds: the failed job holds its key until a person retries or discards it.
+	// Holds: the job, once failed, holds its key until a person retries or discards
+	// it. A ready one has it for TakeBack, which may end it as crashed; Settle
+	// decides anew.
 	Holds bool
 	// ID and Ref are those of the job, as in OpenJob; Park sets them.
 	ID  string

@@ -119,7 +119,8 @@ type Settlement struct {
 	Delay time.Duration
 	// Uncounted: the try doesn't count as an attempt (Retry only).
 	Uncounted bool
-	// Holds: the failed job holds its key (Fail of a cursor's job only).
+	// Holds: the failed job holds its key until a person retries or discards it
+	// (Fail of a cursor's job only).
 	Holds bool
 }
 

@@ -214,7 +214,8 @@ func (j *job) info() core.JobInfo {
 		Tenant: j.Tenant, CorrelationID: j.CorrelationID, Sink: j.Sink, Cursor: j.cursor, State: j.state,
 		Priority: j.Priority, Attempts: j.attempts, MaxAttempts: j.MaxAttempts, Redeliveries: j.redeliveries,
 		DedupKey: j.DedupKey, EnqueuedAt: j.enqueuedAt, AvailableAt: j.waitsSince(), FinishedAt: j.finishedAt,
-		ExpireAt: j.expireAt, Failure: j.failure, FailedAt: j.failedAt, Result: j.result, PayloadBytes: len(j.Payload), Holds: j.holds,
+		ExpireAt: j.expireAt, Failure: j.failure, FailedAt: j.failedAt, Result: j.result, PayloadBytes: len(j.Payload),
+		Holds: j.holds && j.state == core.JobFailed,
 	}
 	if j.state == core.JobActive {
 		info.LeaseUntil, info.Owner = j.leaseUntil, j.owner

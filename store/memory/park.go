@@ -77,12 +77,13 @@ func (s *Store) park(id, cursor string, m mark, p core.Parked) {
 		},
 		id: id, seq: s.queue.seq, cursor: cursor, position: m.pos, err: core.MarkRejected(p.Entry.Err),
 		state: cmp.Or(p.State, core.JobFailed), attempts: p.Attempts, redelivered: p.Redelivered, enqueuedAt: now,
+		holds: p.Holds,
 	}
 	if p.Failure != (core.Failure{}) {
 		j.failure, j.failedAt = cutFailure(p.Failure), now
 	}
 	if j.state == core.JobFailed {
-		j.finishedAt, j.holds = now, p.Holds
+		j.finishedAt = now
 	} else {
 		j.availableAt = now.Add(p.Delay)
 	}

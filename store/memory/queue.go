@@ -61,7 +61,7 @@ type job struct {
 	// cursor that parked it, and the event's position; empty for others.
 	cursor   string
 	position core.Position
-	holds    bool // its key, when it failed
+	holds    bool // its key, once it failed
 	// err is why it can't be decoded, if so.
 	err error
 

@@ -101,7 +101,7 @@ func (s *Store) apply(j *job, one core.Settlement) {
 
 // release makes a job ready again. The caller holds mu.
 func (s *Store) release(j *job) {
-	j.state, j.holds = core.JobReady, false
+	j.state = core.JobReady
 	s.tell(core.Wake{Sink: j.Sink})
 }
 
