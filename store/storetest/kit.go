@@ -41,6 +41,21 @@ func (k *kit) append(ids ...string) {
 	}
 }
 
+// appendApart is append of events that have keys of their own.
+func (k *kit) appendApart(ids ...string) {
+	k.Helper()
+	for _, id := range ids {
+		k.commit(keyedEvent(id, "key-of-"+id))
+	}
+}
+
+// keyedEvent is event with another key.
+func keyedEvent(id, key string) core.Event {
+	e := event(id)
+	e.AggregateID = key
+	return e
+}
+
 // commit appends the events in one transaction.
 func (k *kit) commit(events ...core.Event) {
 	k.Helper()

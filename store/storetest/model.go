@@ -100,7 +100,9 @@ func (s *simulation) appendEvents(*twin) {
 	events := make([]core.Event, 1+s.random.IntN(4))
 	abort := s.random.IntN(5) == 0
 	for i := range events {
-		events[i] = event(fmt.Sprintf("e%d-%d", s.step, i))
+		// Each has a key of its own: what is parked is not in the order of keys.
+		id := fmt.Sprintf("e%d-%d", s.step, i)
+		events[i] = keyedEvent(id, id)
 	}
 	for _, store := range []Store{s.k.store, s.model} {
 		err := store.InTransaction(s.k.ctx, func(ctx context.Context) error {

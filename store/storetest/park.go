@@ -72,19 +72,19 @@ func parkRules() []rule {
 		}},
 		{name: "QueuedForTheNextHolder", check: func(k *kit) {
 			c := k.cursor()
-			k.append("a", "b", "c")
+			k.appendApart("a", "b", "c")
 			k.park(c, k.read(c, 3)[1])
 			k.wantQueued(k.expect(k.takeOver("second"), "a", "b", "c"), "b")
 		}},
 		{name: "QueuedForTheSameOwner", check: func(k *kit) {
 			c := k.cursor()
-			k.append("a", "b", "c")
+			k.appendApart("a", "b", "c")
 			k.park(c, k.read(c, 3)[1])
 			c = k.acquire(k.store, core.AcquireRequest{Owner: "first"})
 			k.wantQueued(k.expect(c, "a", "b", "c"), "b")
 		}},
 		{name: "QueuedWhenTheFirstScanIsRepeated", check: func(k *kit) {
-			k.append("a", "b", "c")
+			k.appendApart("a", "b", "c")
 			c := k.acquire(k.store, core.AcquireRequest{Owner: "first"})
 			entries := k.read(c, 3)
 			k.park(c, entries[0])
@@ -100,7 +100,7 @@ func parkRules() []rule {
 		}},
 		{name: "QueuedAfterRecovery", needs: []need{losing}, check: func(k *kit) {
 			c := k.cursor()
-			k.append("a", "b", "c")
+			k.appendApart("a", "b", "c")
 			entries := k.read(c, 3)
 			k.park(c, entries[2])
 			k.save(c, entries[0])
@@ -113,7 +113,7 @@ func parkRules() []rule {
 		// queue's.
 		{name: "QueuedBehindThePosition", needs: []need{losing}, check: func(k *kit) {
 			c := k.cursor()
-			k.append("a", "b", "c")
+			k.appendApart("a", "b", "c")
 			entries := k.read(c, 3)
 			k.park(c, entries[1])
 			k.save(c, entries...)
