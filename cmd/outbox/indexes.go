@@ -18,6 +18,7 @@ func (p *program) indexesCommand() *cobra.Command {
 	}
 	path := configFlag(cmd)
 	dryRun := cmd.Flags().Bool("dry-run", false, "only print what would be made")
+	validator := cmd.Flags().Bool("validator", false, "also make the server refuse events and jobs that could not be delivered; run outbox lint first")
 	timeout := cmd.Flags().Duration("timeout", 10*time.Minute, "give up after this `time`; building an index on a large collection takes a while")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		file, err := p.load(*path)
@@ -31,6 +32,11 @@ func (p *program) indexesCommand() *cobra.Command {
 			return err
 		}
 		lines, err := store.ensureIndexes(ctx, *dryRun)
+		if err == nil && *validator {
+			var more []string
+			more, err = store.ensureValidators(ctx, *dryRun)
+			lines = append(lines, more...)
+		}
 		for _, line := range lines {
 			fmt.Fprintln(p.stdout, line)
 		}

@@ -27,3 +27,16 @@ func (s *mongoStore) ensureIndexes(ctx context.Context, dryRun bool) ([]string, 
 	}
 	return lines, nil
 }
+
+// ensureValidators sets the validators of log and queue.
+func (s *mongoStore) ensureValidators(ctx context.Context, dryRun bool) ([]string, error) {
+	verb := "would set the validator of "
+	if !dryRun {
+		if err := s.EnsureValidators(ctx); err != nil {
+			return nil, err
+		}
+		verb = "set the validator of "
+	}
+	prefix := verb + s.options.Database + "." + s.options.Collection
+	return []string{prefix, prefix + "_jobs"}, nil
+}

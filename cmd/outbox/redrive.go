@@ -26,7 +26,7 @@ func (p *program) retryCommand() *cobra.Command {
 	spread := new(durationFlag)
 	cmd.Flags().Var(spread, "spread", "spread the due times over this `time`, such as 10m")
 	return p.operation(cmd, actTimeout, func(ctx context.Context, s store, ids []string, out output) error {
-		return onJobs(ctx, cmd, "retry", targets, acting, ids, out, func(filter core.JobFilter, act core.Act) (int64, error) {
+		return onJobs(cmd, "retry", targets, acting, ids, out, func(filter core.JobFilter, act core.Act) (int64, error) {
 			act.Spread = time.Duration(*spread)
 			return s.Retry(ctx, filter, act)
 		})
@@ -46,7 +46,7 @@ func (p *program) discardCommand() *cobra.Command {
 	}
 	targets, acting := targetFlags(cmd, "ready, completed, failed or unknown"), actFlags(cmd)
 	return p.operation(cmd, actTimeout, func(ctx context.Context, s store, ids []string, out output) error {
-		return onJobs(ctx, cmd, "discard", targets, acting, ids, out, func(filter core.JobFilter, act core.Act) (int64, error) {
+		return onJobs(cmd, "discard", targets, acting, ids, out, func(filter core.JobFilter, act core.Act) (int64, error) {
 			return s.Discard(ctx, filter, act)
 		})
 	})
@@ -63,7 +63,7 @@ type actJSON struct {
 // onJobs does something to the jobs that were selected, and says to how many.
 // Ids that select none are an error: they are misspelt, or what they name is in
 // a state that the command doesn't work on.
-func onJobs(ctx context.Context, cmd *cobra.Command, what string, targets *targets, acting *act, ids []string, out output,
+func onJobs(cmd *cobra.Command, what string, targets *targets, acting *act, ids []string, out output,
 	do func(core.JobFilter, core.Act) (int64, error),
 ) error {
 	filter, err := targets.filter(cmd, ids, *acting.dryRun)

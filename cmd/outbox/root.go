@@ -34,7 +34,7 @@ func (p *program) root() *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: run, Title: "Run a relay:"}, &cobra.Group{ID: look, Title: "Look:"}, &cobra.Group{ID: act, Title: "Act:"})
 	for group, commands := range map[string][]*cobra.Command{
 		run:  {p.relayCommand(), p.checkCommand(), p.indexesCommand(), p.configCommand()},
-		look: {p.statsCommand(), p.explainCommand(), p.failedCommand(), p.getCommand(), p.actsCommand()},
+		look: {p.statsCommand(), p.explainCommand(), p.failedCommand(), p.getCommand(), p.actsCommand(), p.lintCommand()},
 		act:  {p.retryCommand(), p.discardCommand(), p.pauseCommand(), p.resumeCommand(), p.forgetCursorCommand()},
 		"":   {p.versionCommand()},
 	} {

@@ -45,6 +45,12 @@ type store interface {
 	// ensureIndexes makes what is missing, or with dryRun only says so, one
 	// line for each thing.
 	ensureIndexes(ctx context.Context, dryRun bool) ([]string, error)
+	// ensureValidators makes the database refuse what could not be delivered, or
+	// with dryRun only says on what, one line for each thing.
+	ensureValidators(ctx context.Context, dryRun bool) ([]string, error)
+	// lint compares stored events and jobs with the documented layout: the newest
+	// of each up to a limit, 0 for all, or so many at random.
+	lint(ctx context.Context, limit, sample int) (lintReport, error)
 	// check looks for everything that a relay with these routes needs.
 	check(ctx context.Context, file *config.File, found *findings)
 	// ping returns an error if the store doesn't answer before ctx ends.

@@ -267,7 +267,7 @@ routes: []
 	for wrong, want := range map[string]string{
 		strings.Replace(text, "database:", "databse:", 1): "2 problems\n  line 2: store.db.databse: unknown key, did you mean \"database\"?\n  line 2: store.db.database: is missing",
 		strings.Replace(text, "retain:", "retian:", 1):    "line 3: queue.retian: unknown key, did you mean \"retain\"?",
-		text + "rotes: []\n":                               "line 7: rotes: unknown key, did you mean \"routes\"?",
+		text + "rotes: []\n":                              "line 7: rotes: unknown key, did you mean \"routes\"?",
 		"queue: {}\n":                                     "line 1: store: is missing",
 	} {
 		if _, _, err := config.Load([]byte(wrong), kinds.StoreOnly(), source()); err == nil || err.Error() != want {

@@ -1,0 +1,118 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/gooutbox/outbox/core"
+)
+
+// mixed reports that a field has several types: values of different types with
+// one text are one id, or one key, outside the database and two inside.
+func (l *linter) mixed(k *kinds) {
+	if len(k.of) < 2 {
+		return
+	}
+	var types []bson.Type
+	for t := range k.of {
+		types = append(types, t)
+	}
+	slices.SortFunc(types, func(a, b bson.Type) int {
+		if k.counts[a] != k.counts[b] {
+			return int(k.counts[b] - k.counts[a])
+		}
+		return int(a) - int(b)
+	})
+	most := types[0]
+	var rest []string
+	for _, t := range types[1:] {
+		rest = append(rest, fmt.Sprintf("%d of type %s", k.counts[t], kindOf(t)))
+	}
+	f := LintFinding{
+		Collection: k.collection, Field: k.field,
+		Problem: fmt.Sprintf("has several types: %d of type %s, %s", k.counts[most], kindOf(most), strings.Join(rest, ", ")),
+		Advice:  "keep to one type: values of different types may have one text, and sinks see the text",
+	}
+	for _, t := range types[1:] {
+		for _, raw := range k.of[t] {
+			l.add(f, raw)
+		}
+	}
+	known := l.found[lintKey{f.Collection, f.Field, f.Problem}]
+	known.Count = 0
+	for _, t := range types[1:] {
+		known.Count += k.counts[t]
+	}
+}
+
+// job looks at a document of the queue.
+func (l *linter) job(ctx context.Context, raw bson.Raw) {
+	if _, err := raw.LookupErr("_id", "pause"); err == nil {
+		return
+	}
+	add := func(fatal bool, field, problem, advice string) {
+		l.add(LintFinding{Collection: l.store.jobs.Name(), Field: field, Problem: problem, Advice: advice, Fatal: fatal}, raw)
+	}
+	const never = "no worker ever takes it: correct its producer, and the document"
+	state, isText := raw.Lookup("state").StringValueOK()
+	switch core.JobState(state) {
+	case core.JobReady, core.JobActive:
+	case core.JobCompleted, core.JobFailed, core.JobUnknown:
+		return
+	default:
+		problem := "is none of ready, active, completed, failed, unknown"
+		if !isText {
+			problem = "is no string"
+		}
+		add(true, "state", problem, `insert jobs with state: "ready"`)
+		return
+	}
+	j := l.store.decodeJob(ctx, raw)
+	switch d, ok := errors.AsType[*DecodeError](j.err); {
+	case ok:
+		add(true, d.Field, d.Problem, "a worker sets it aside as failed: correct its producer")
+	case j.err != nil:
+		add(false, "payload", "could not be opened just now", "see whether the codec's keys can be reached")
+	}
+	if sink, ok := raw.Lookup("sink").StringValueOK(); !ok || sink == "" {
+		add(true, "sink", "is missing, or no string", never)
+	}
+	if _, err := raw.LookupErr("cursor"); err != nil {
+		if rank, ok := wholeOf(raw.Lookup("rank")); !ok || rank < 0 || rank > int64(lastRank) {
+			add(true, "rank", "is no number from 0 to 2", never)
+		}
+	}
+	for _, f := range jobTypes {
+		v, err := raw.LookupErr(f.name)
+		if err == nil && v.Type != bson.TypeNull && !slices.Contains(f.types, v.Type) {
+			add(true, f.name, "is of type "+kindOf(v.Type)+", want "+f.want, never)
+		}
+	}
+	if state == string(core.JobActive) && raw.Lookup("lease_until").Type != bson.TypeDateTime {
+		add(true, "lease_until", "is missing", `its lease never ends: set state to "ready"`)
+	}
+}
+
+// numbers are the types that count.
+var numbers = []bson.Type{bson.TypeInt32, bson.TypeInt64, bson.TypeDouble, bson.TypeDecimal128}
+
+var dates = []bson.Type{bson.TypeDateTime}
+
+// jobTypes are the types of the fields that claims and settlements compute with.
+var jobTypes = []struct {
+	name, want string
+	types      []bson.Type
+}{
+	{"tenant", "a string", []bson.Type{bson.TypeString}},
+	{"available_at", "a date", dates},
+	{"lease_until", "a date", dates},
+	{"expire_at", "a date", dates},
+	{"attempts", "a number", numbers},
+	{"max_attempts", "a number", numbers},
+	{"redeliveries", "a number", numbers},
+}
