@@ -1,7 +1,7 @@
 // Package services starts the real servers that tests, demo and benchmarks run
 // against: mongod as a replica set of one or more nodes or as a standalone,
-// a one-node Kafka broker, with TLS and SASL where asked, and an emulator of
-// AWS.
+// a one-node Kafka broker, with TLS and SASL where asked, a RabbitMQ broker, and
+// an emulator of AWS.
 //
 // What it promises:
 //   - Programs are fetched once into one cache folder, whole or not at all,

@@ -46,6 +46,9 @@ func (v Variable) ping(ctx context.Context) error {
 			return err
 		})
 	}
+	if v.Name == amqpVariable {
+		return pingRabbitMQ(ctx, v.Value)
+	}
 	if v.Name == awsVariable {
 		return pingHTTP(ctx, v.Value)
 	}

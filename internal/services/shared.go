@@ -18,7 +18,10 @@ type kind struct {
 	start    func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error)
 }
 
-const kafkaVariable = "KAFKA_BROKERS"
+const (
+	kafkaVariable = "KAFKA_BROKERS"
+	amqpVariable  = "AMQP_URL"
+)
 
 var kinds = []kind{
 	{"mongodb", "MONGODB_URL", func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
@@ -29,6 +32,9 @@ var kinds = []kind{
 	}},
 	{"kafka", kafkaVariable, func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
 		return startKafka(ctx, KafkaConfig{Port: port, Throughput: true}, newFolder)
+	}},
+	{"rabbitmq", amqpVariable, func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
+		return startRabbitMQ(ctx, RabbitMQConfig{Port: port}, newFolder)
 	}},
 	{"aws", awsVariable, func(ctx context.Context, port int, newFolder func() (*folder, error)) (server, error) {
 		return startAWS(ctx, AWSConfig{Port: port}, newFolder)
@@ -49,10 +55,14 @@ func (m *Mongo) identity() (int, string) { return m.nodes[0].process.pid, m.node
 func (k *Kafka) address() string         { return strings.Join(k.Brokers(), ",") }
 func (k *Kafka) identity() (int, string) { return k.process.pid, k.folder.path }
 
+func (r *RabbitMQ) address() string         { return r.URL() }
+func (r *RabbitMQ) identity() (int, string) { return r.process.pid, r.folder.path }
+
 // Selection says which of the shared servers to provide, and where. The zero
 // value is all of them on free ports.
 type Selection struct {
-	// Only names the kinds to provide, such as mongodb, standalone, kafka, aws.
+	// Only names the kinds to provide, such as mongodb, standalone, kafka,
+	// rabbitmq, aws.
 	// Defaults to all.
 	Only []string
 

@@ -10,6 +10,7 @@ const (
 	mongoVariable      = "MONGODB_URL"
 	standaloneVariable = "MONGODB_STANDALONE_URL"
 	kafkaVariable      = "KAFKA_BROKERS"
+	amqpVariable       = "AMQP_URL"
 	awsVariable        = "AWS_ENDPOINT_URL"
 )
 

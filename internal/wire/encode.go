@@ -79,6 +79,9 @@ func (e *Encoder) appendForm(dst []Header, l *core.Lease) ([]Header, error) {
 		return e.appendDelivery(dst, l, Route, Fence, Redrive), nil
 	case Bare:
 		dst = append(dst, Header{BareID, l.Event.ID}, Header{BareType, l.Event.Type})
+		if e.keyed() {
+			dst = appendText(dst, BareKey, l.Event.AggregateID)
+		}
 		dst = e.appendDelivery(dst, l, Route, Fence, Redrive)
 		return append(dst, Header{ContentType, contentType(&l.Event)}), nil
 	default:
@@ -163,11 +166,20 @@ func (e *Encoder) reserved(name string) bool {
 	case Debezium:
 		return equalAny(name, DebeziumID, DebeziumType, Route, Fence, Redrive)
 	case Bare:
-		return equalAny(name, BareID, BareType, Route, Fence, Redrive)
+		return equalAny(name, BareID, BareType, Route, Fence, Redrive) || e.keyed() && strings.EqualFold(name, BareKey)
 	default:
-		return len(name) >= 3 && strings.EqualFold(name[:2], "ce") && (name[2] == '_' || name[2] == '-') ||
-			e.prefix != "" && len(name) >= len(e.prefix) && strings.EqualFold(name[:len(e.prefix)], e.prefix)
+		return begins(name, "ce_") || begins(name, "ce-") || begins(name, e.prefix) ||
+			e.prefix == AMQPPrefix && begins(name, amqpPrefixJMS)
 	}
+}
+
+// keyed tells whether a bare message names its key in a header.
+func (e *Encoder) keyed() bool { return e.prefix == AMQPPrefix }
+
+// begins tells whether name starts with a prefix, whatever its case. No name
+// starts with an empty one.
+func begins(name, prefix string) bool {
+	return prefix != "" && len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
 func equalAny(name string, others ...string) bool {

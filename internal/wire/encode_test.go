@@ -68,6 +68,30 @@ func TestHeadersOfEachForm(t *testing.T) {
 	}
 }
 
+func TestHeadersOfAMQP(t *testing.T) {
+	t.Parallel()
+	l := core.Lease{Source: "/s", Event: core.Event{ID: "1", Type: "t", AggregateID: "k"}}
+	for form, want := range map[Form][]Header{
+		CloudEvents: {
+			{"cloudEvents:specversion", "1.0"}, {"cloudEvents:id", "1"}, {"cloudEvents:source", "/s"}, {"cloudEvents:type", "t"},
+			{"cloudEvents:subject", "k"}, {"cloudEvents:partitionkey", "k"}, {"content-type", core.DefaultContentType},
+		},
+		Bare: {{"outboxid", "1"}, {"outboxtype", "t"}, {"outboxkey", "k"}, {"content-type", core.DefaultContentType}},
+	} {
+		e := NewEncoder(form, AMQPPrefix, "")
+		if got, err := e.Append(nil, &l); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v\n%q, want\n%q", form, err, got, want)
+		}
+		for _, name := range map[Form][]string{CloudEvents: {"cloudevents:id", "CloudEvents_id", "ce_id"}, Bare: {"OutboxKey"}}[form] {
+			forged := l
+			forged.Event.Headers = map[string]string{name: "forged"}
+			if _, err := e.Append(nil, &forged); err == nil {
+				t.Errorf("%s: header %s passed", form, name)
+			}
+		}
+	}
+}
+
 func TestAbsentFieldsHaveNoHeader(t *testing.T) {
 	t.Parallel()
 	l := core.Lease{Source: "/s", Event: core.Event{ID: "1", Type: "t"}}

@@ -40,6 +40,9 @@ const (
 	// BareID and BareType are the headers of the bare form.
 	BareID   = "outboxid"
 	BareType = "outboxtype"
+	// BareKey is the aggregate id in the bare form, on brokers whose messages
+	// have no key of their own.
+	BareKey = "outboxkey"
 )
 
 // SpecVersionValue is the version of CloudEvents that is written.
@@ -48,6 +51,10 @@ const SpecVersionValue = "1.0"
 // Prefixes of CloudEvents attributes.
 const (
 	KafkaPrefix = "ce_"
+	// AMQPPrefix is that of the CloudEvents AMQP binding. Some senders write
+	// amqpPrefixJMS in its place, and readers accept both.
+	AMQPPrefix    = "cloudEvents:"
+	amqpPrefixJMS = "cloudEvents_"
 	SQSPrefix   = "ce_"
 )
 

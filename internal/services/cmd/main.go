@@ -28,7 +28,7 @@ const usage = `usage: services up | down | env | run [flags] [-- command …]
   down   stop what up started
   run    start servers of its own, run the command, stop them
 
-A server that MONGODB_URL, MONGODB_STANDALONE_URL, KAFKA_BROKERS or
+A server that MONGODB_URL, MONGODB_STANDALONE_URL, KAFKA_BROKERS, AMQP_URL or
 AWS_ENDPOINT_URL names is used instead of starting one. Downloads are kept in OUTBOX_CACHE.
 
 Data lives as long as its server: one that has ended is empty
@@ -52,7 +52,7 @@ func execute(args []string, out io.Writer) (int, error) {
 		flags.PrintDefaults()
 	}
 	dir := flags.String("dir", ".cache/services", "folder of the servers that up starts")
-	only := flags.String("only", "", "the servers to provide, of mongodb,standalone,kafka,aws (default all)")
+	only := flags.String("only", "", "the servers to provide, of mongodb,standalone,kafka,rabbitmq,aws (default all)")
 	ports := flags.String("ports", "", "ports to use, like mongodb=27017,kafka=9092 (default free ones)")
 	if len(args) == 0 {
 		flags.Usage()
