@@ -125,14 +125,15 @@ func (t *term) applyEnds(ends []ending, lost []*core.Claimed) {
 		j := e.job
 		j.mine, j.claimed = false, nil
 		if slices.Contains(lost, e.how.Job) {
-			j.lost = true
+			j.change(true, j.open.State)
 			t.look()
 			continue
 		}
 		t.touch(j)
 		switch e.how.Kind {
 		case core.Retry, core.GiveBack:
-			j.open.State, j.due = core.JobReady, now.Add(e.how.Delay)
+			j.change(false, core.JobReady)
+			j.due = now.Add(e.how.Delay)
 			if e.how.Kind == core.Retry && !e.how.Uncounted {
 				j.attempts++
 			}
@@ -142,7 +143,7 @@ func (t *term) applyEnds(ends []ending, lost []*core.Claimed) {
 		case core.Fail:
 			j.attempts++
 			if e.how.Holds {
-				j.open.State = core.JobFailed
+				j.change(false, core.JobFailed)
 				continue
 			}
 		}

@@ -116,7 +116,8 @@ func (t *term) unclaimed(jobs []*job, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, j := range jobs {
-		j.mine, j.lost = false, true
+		j.mine = false
+		j.change(true, j.open.State)
 	}
 	t.look()
 }
@@ -141,7 +142,8 @@ func (t *term) lend(b *batch, claimed []*core.Claimed) (ends []ending) {
 		whole := !t.draining
 		for _, j := range jobs[asked.first : asked.first+asked.count] {
 			if len(claimed) == 0 || claimed[0].ID != j.open.ID {
-				j.mine, j.lost, whole = false, true, false
+				j.mine, whole = false, false
+				j.change(true, j.open.State)
 				t.look()
 				continue
 			}

@@ -8,9 +8,9 @@ import (
 	"github.com/gooutbox/outbox/core"
 )
 
-// When the store is asked for the open jobs anew, besides when there is a reason
-// to: openJobsEvery at the latest, and openJobsPause at the earliest after a bell
-// rang, which this term's own retries ring too.
+// When the store is asked for the open jobs anew: openJobsEvery at the latest, and
+// openJobsPause at the earliest, whatever reason there is. This term's own
+// retries ring the bell too.
 const (
 	openJobsEvery = 15 * time.Second
 	openJobsPause = time.Second
@@ -96,14 +96,13 @@ func (t *term) waitToLook(bell *bell) bool {
 	defer timer.Stop()
 	select {
 	case <-t.lookout.wanted:
-		return true
+	case <-bell.rung:
 	case <-timer.C:
 		return true
-	case <-bell.rung:
-		return sleep(t.alive, openJobsPause-time.Since(began))
 	case <-t.alive.Done():
 		return false
 	}
+	return sleep(t.alive, openJobsPause-time.Since(began))
 }
 
 // listJobs lists the open jobs, and makes the lines as they say.
@@ -161,7 +160,9 @@ func (t *term) listed(o *core.OpenJob, now time.Time) *line {
 			j := k.line.jobs[i]
 			j.listing = t.lookout.count
 			if !j.mine && !t.lookout.changed[o.Position] {
+				k.line.count(j, -1)
 				t.update(j, o, now)
+				k.line.count(j, 1)
 			}
 			return k.line
 		}

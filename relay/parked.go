@@ -17,6 +17,9 @@ type line struct {
 	// pending are the positions of events that are being parked, in order: they
 	// count from before the write on, so that the key isn't released meanwhile.
 	pending []core.Position
+	// away is how many of the jobs are lent to somebody else, or may be. They
+	// block the key, also where they are not its head.
+	away int
 	// busy: jobs of it are being claimed, delivered or settled.
 	busy    bool
 	crowded bool // more open jobs than a key may have
@@ -42,6 +45,9 @@ type job struct {
 
 // ready tells whether the job can be claimed when it is due.
 func (j *job) ready() bool { return j.open.State == core.JobReady && j.open.Ref != nil && !j.lost }
+
+// away tells whether the job is lent to somebody else, or may be.
+func (j *job) away() bool { return j.open.State == core.JobActive || j.lost }
 
 // lines are those of a term.
 type lines struct {
@@ -108,7 +114,7 @@ func (t *term) arrange(l *line) {
 		t.release(l)
 		return
 	case len(l.jobs) == 0 || len(l.pending) > 0 && l.jobs[0].open.Position.Compare(l.pending[0]) > 0:
-	case !l.jobs[0].ready():
+	case l.away > 0 || !l.jobs[0].ready():
 		waits = true
 	default:
 		l.due = l.jobs[0].due
@@ -155,13 +161,30 @@ func (t *term) insert(l *line, j *job) {
 	j.key = l.key
 	i, _ := l.find(j.open.Position)
 	l.jobs = slices.Insert(l.jobs, i, j)
+	l.count(j, 1)
 	t.lines.open++
+}
+
+// count adds the job to those that are away, if it is one, or takes it off. The
+// lock is held.
+func (l *line) count(j *job, by int) {
+	if j.away() {
+		l.away += by
+	}
+}
+
+// change changes what is known of where a job is. The lock is held.
+func (j *job) change(lost bool, state core.JobState) {
+	j.key.line.count(j, -1)
+	j.lost, j.open.State = lost, state
+	j.key.line.count(j, 1)
 }
 
 // remove takes a job out that is not open any more. The lock is held.
 func (t *term) remove(l *line, j *job) {
 	if i, there := l.find(j.open.Position); there {
 		l.jobs = slices.Delete(l.jobs, i, i+1)
+		l.count(j, -1)
 		t.lines.open--
 	}
 }

@@ -18,18 +18,20 @@ import (
 
 // TestRandomHistories lets two relays deliver to a moody sink from a store that
 // fails, loses answers and freezes them, and checks the promises of the
-// package.
+// package: without a queue, and with one under both policies.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
-	rounds := uint64(30)
+	rounds := uint64(20)
 	if testing.Short() {
-		rounds = 6
+		rounds = 4
 	}
-	for seed := range rounds {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { newHistory(t, seed).run() })
-		})
+	for _, mode := range []string{"waiting", "skip", "hold"} {
+		for seed := range rounds {
+			t.Run(fmt.Sprint(mode, ", seed ", seed), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { newHistory(t, seed, mode).run() })
+			})
+		}
 	}
 }
 
@@ -38,6 +40,7 @@ type history struct {
 	t     *testing.T
 	store *memory.Store
 	caps  core.Capabilities
+	mode  string // waiting, skip or hold
 
 	mu        sync.Mutex
 	rnd       *rand.Rand
@@ -47,14 +50,18 @@ type history struct {
 	first     map[string][]string      // per key, ids in the order of their first arrival
 	arrived   map[string]bool
 	inCall    map[string]int
+	sick      map[string]time.Time // keys that are refused until then
+	gaveUp    map[string]bool      // ids that failed at some time
 	sent      int
+	claims    int
 	takeOvers int
 }
 
-func newHistory(t *testing.T, seed uint64) *history {
+func newHistory(t *testing.T, seed uint64, mode string) *history {
 	h := &history{
-		t: t, rnd: rand.New(rand.NewPCG(seed, 7)), placed: map[core.Position]string{},
+		t: t, mode: mode, rnd: rand.New(rand.NewPCG(seed, 7)), placed: map[core.Position]string{},
 		first: map[string][]string{}, arrived: map[string]bool{}, inCall: map[string]int{},
+		sick: map[string]time.Time{}, gaveUp: map[string]bool{},
 	}
 	h.caps = core.Capabilities{PrefixPerKey: seed%2 == 0, MaxBatch: []int{0, 7, 40}[seed%3]}
 	h.store = memory.New(memory.Config{Fault: h.fault, Lost: h.fault})
@@ -81,7 +88,7 @@ func (h *history) fault(op string) error {
 	frozen := time.Until(h.frozen)
 	h.mu.Unlock()
 	switch {
-	case op == memory.OpAppend || op == memory.OpCommit || op == memory.OpLag:
+	case op == memory.OpAppend || op == memory.OpCommit || op == memory.OpLag || op == memory.OpAdmin:
 		return nil
 	case frozen > 0 && op != memory.OpAcquire:
 		time.Sleep(frozen)
@@ -105,12 +112,22 @@ func (h *history) run() {
 	defer cancel()
 	var relays sync.WaitGroup
 	for i := range 2 {
-		r, err := relay.New(relay.Config{
+		cfg := relay.Config{
 			Log: checkedLog{h.store, h}, Sinks: map[string]core.Sink{"s": h},
-			Routes:      []relay.Route{{Name: "r", Sink: "s", Window: 100, BatchEvents: 50, Lanes: 1 + i*3}},
+			Routes: []relay.Route{{
+				Name: "r", Sink: "s", Window: 100, BatchEvents: 50, Lanes: 1 + i*3,
+				MaxAttempts: 3, MaxParked: 30, Backoff: relay.Backoff{Max: 10 * time.Second},
+			}},
 			Owner:       fmt.Sprint("relay ", i),
 			CursorLease: 5 * time.Second, Logger: slog.New(slog.DiscardHandler),
-		})
+		}
+		if h.mode != "waiting" {
+			cfg.Queue = h.store
+		}
+		if h.mode == "hold" {
+			cfg.Routes[0].OnFailure = relay.Hold
+		}
+		r, err := relay.New(cfg)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -119,6 +136,9 @@ func (h *history) run() {
 				h.t.Error(err)
 			}
 		})
+	}
+	if h.mode != "waiting" {
+		relays.Go(func() { h.operate(ctx) })
 	}
 	counts := map[string]int{}
 	for i := range historyEvents {
@@ -151,14 +171,31 @@ func (h *history) run() {
 // check looks at the end: nothing is lost, and each key is in order.
 func (h *history) check(counts map[string]int) {
 	failed := map[string]bool{}
-	for _, j := range h.store.Parked() {
-		failed[j.Event.ID] = true
+	jobs, _, err := h.store.Jobs(context.Background(), core.JobFilter{Cursor: "r"}, "", 0)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	parked := 0
+	for _, j := range jobs {
+		failed[j.EventID] = j.State == core.JobFailed || j.Result == "discarded"
+		if !j.State.Final() || j.Holds {
+			h.t.Errorf("%s is %s at the end", j.EventID, j.State)
+		}
+		if j.State == core.JobCompleted {
+			parked++
+		}
+	}
+	if h.mode != "waiting" && (parked < 20 || h.claims < 20) {
+		h.t.Errorf("a dull history: %d events were parked and delivered, %d claims", parked, h.claims)
 	}
 	for key, n := range counts {
 		last := 0
 		for _, id := range h.first[key] {
 			var i int
 			_, _ = fmt.Sscanf(id, key+"/%d", &i)
+			if h.gaveUp[id] {
+				continue // it left the order
+			}
 			if i < last {
 				h.t.Errorf("%s arrived after %s/%d", id, key, last)
 			}
@@ -239,7 +276,7 @@ func (h *history) answer(e *core.Event) core.Result {
 		return core.Result{Outcome: core.Rejected, Err: errFault}
 	}
 	switch {
-	case h.chance(20):
+	case h.isSick(e.AggregateID) || h.chance(20):
 		return core.Result{Outcome: core.Refused, Err: errFault}
 	case h.chance(50):
 		return core.Result{Outcome: core.Throttled, Err: errFault, RetryAfter: time.Second}
@@ -255,6 +292,66 @@ func (h *history) answer(e *core.Event) core.Result {
 	}
 	h.arrive(e)
 	return core.Result{Outcome: core.Delivered}
+}
+
+// isSick tells whether the key is one that is refused for a while.
+func (h *history) isSick(key string) bool {
+	begins := h.chance(150)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if begins {
+		h.sick[key] = time.Now().Add(time.Duration(h.rnd.Int64N(int64(time.Minute))))
+	}
+	return time.Now().Before(h.sick[key]) && !h.calm
+}
+
+// operate takes back leases as any process does, and retries and discards what
+// failed as people do. What still holds a key when all is calm is discarded.
+func (h *history) operate(ctx context.Context) {
+	act := core.Act{By: "operator"}
+	for ctx.Err() == nil {
+		_, _ = h.store.TakeBack(ctx, core.TakeBackRequest{MaxRedeliveries: 1000})
+		if h.chance(8) || h.isCalm() {
+			for _, id := range h.noteFailed() {
+				filter := core.JobFilter{IDs: []string{id}, State: core.JobFailed}
+				var err error
+				switch {
+				case h.chance(2):
+					_, err = h.store.Retry(ctx, filter, act)
+				case h.mode == "hold" && (h.isCalm() || h.chance(4)):
+					_, err = h.store.Discard(ctx, filter, act)
+				}
+				if err != nil && ctx.Err() == nil {
+					h.t.Error(err)
+				}
+			}
+		}
+		select {
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (h *history) isCalm() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calm
+}
+
+// noteFailed returns the failed jobs, which have left the order of their keys.
+func (h *history) noteFailed() (ids []string) {
+	jobs, _, err := h.store.Jobs(context.Background(), core.JobFilter{Cursor: "r", State: core.JobFailed}, "", 0)
+	if err != nil {
+		h.t.Error(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, j := range jobs {
+		h.gaveUp[j.EventID] = true
+		ids = append(ids, j.ID)
+	}
+	return ids
 }
 
 func (h *history) arrive(e *core.Event) {
@@ -318,4 +415,41 @@ func (c checkedCursor) Save(ctx context.Context, marks []core.Mark) error {
 	}
 	c.h.mu.Unlock()
 	return c.Cursor.Save(ctx, marks)
+}
+
+// ClaimJobs checks that no other job of a key is lent at the same time.
+func (c checkedCursor) ClaimJobs(ctx context.Context, asked []core.OpenJob, lease time.Duration) ([]*core.Claimed, error) {
+	claimed, err := c.Cursor.ClaimJobs(ctx, asked, lease)
+	mine, keys := map[string]bool{}, map[string]int{}
+	for _, one := range claimed {
+		mine[one.ID] = true
+		keys[one.Lease.Event.AggregateID]++
+	}
+	for key, n := range keys {
+		if n > 1 && !c.h.caps.PrefixPerKey {
+			c.h.t.Errorf("%d jobs of key %s lent at once", n, key)
+		}
+	}
+	active, _, listErr := c.h.store.Jobs(context.Background(), core.JobFilter{Cursor: "r", State: core.JobActive}, "", 0)
+	if listErr != nil {
+		c.h.t.Error(listErr)
+	}
+	// The answer may have come late: what counts are leases that still run. Those
+	// of one claim end together.
+	until := map[string]core.JobInfo{}
+	for _, j := range active {
+		if mine[j.ID] && time.Now().Before(j.LeaseUntil) {
+			until[j.AggregateID] = j
+		}
+	}
+	for _, j := range active {
+		own, there := until[j.AggregateID]
+		if there && time.Now().Before(j.LeaseUntil) && (j.Owner != own.Owner || !j.LeaseUntil.Equal(own.LeaseUntil)) {
+			c.h.t.Errorf("job %s is lent while %s is", j.ID, own.ID)
+		}
+	}
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	c.h.claims += len(claimed)
+	return claimed, err
 }
