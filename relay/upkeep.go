@@ -32,6 +32,9 @@ func (r *Relay) takeBack(ctx context.Context) {
 		}
 	}
 	every := core.DefaultJobLease
+	if len(r.routes) > 0 { // parked jobs are lent for as long as their cursor
+		every = min(every, r.cfg.CursorLease)
+	}
 	for i := range r.cfg.Workers {
 		every = min(every, r.cfg.Workers[i].Lease)
 	}
