@@ -46,7 +46,7 @@ func TestTheQueueConforms(t *testing.T) {
 					return suiteStore{newStore(t, tc.db(t), cfg), tc.traits.NoTransactions}
 				},
 				Second: func(t *testing.T, s storetest.Store) storetest.Store { return another(t, s) },
-				Failed: suiteFailed,
+				Put:    suitePut, Failed: suiteFailed,
 				Queue:  func(s storetest.Store) storetest.Queue { return suiteQueue{s.(suiteStore).Store, clockOf(s)} },
 				Admin:  func(s storetest.Store) core.Admin { return s.(suiteStore) },
 				Elapse: suiteElapse,

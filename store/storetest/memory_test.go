@@ -54,17 +54,7 @@ func harnessOf(build func(*testing.T) storetest.Store, inner func(storetest.Stor
 			return inner(s).Increment(ctx, key)
 		},
 		Put: func(_ context.Context, s storetest.Store, docs ...storetest.Document) error {
-			for _, d := range docs {
-				f := memory.Foreign{Event: d.Event, Published: d.Published}
-				if d.Age > 0 {
-					f.WrittenAt = time.Now().Add(-d.Age)
-				}
-				if d.Undecodable {
-					f.Event, f.Err = core.Event{ID: d.Event.ID}, errors.New("the document has no event_type")
-				}
-				inner(s).Put(f)
-			}
-			return nil
+			return putInto(inner(s).Store, docs)
 		},
 		Failed: func(_ context.Context, s storetest.Store, cursor string) ([]storetest.Failed, error) {
 			var failed []storetest.Failed
@@ -85,4 +75,19 @@ func harnessOf(build func(*testing.T) storetest.Store, inner func(storetest.Stor
 		},
 		Lease: 200 * time.Millisecond,
 	}
+}
+
+// putInto adds documents to a memory store beside Append.
+func putInto(s *memory.Store, docs []storetest.Document) error {
+	for _, d := range docs {
+		f := memory.Foreign{Event: d.Event, Published: d.Published}
+		if d.Age > 0 {
+			f.WrittenAt = time.Now().Add(-d.Age)
+		}
+		if d.Undecodable {
+			f.Event, f.Err = core.Event{ID: d.Event.ID}, errors.New("the document has no event_type")
+		}
+		s.Put(f)
+	}
+	return nil
 }

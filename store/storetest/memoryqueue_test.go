@@ -54,6 +54,9 @@ func queueHarness(build func() *clocked) storetest.Harness {
 			}
 			return &other
 		},
+		Put: func(_ context.Context, s storetest.Store, docs ...storetest.Document) error {
+			return putInto(of(s).Store, docs)
+		},
 		PutJob: func(_ context.Context, s storetest.Store, sink string) error {
 			of(s).PutJob(memory.ForeignJob{Job: core.Job{Sink: sink}, Err: errors.New("the document has no event_type")})
 			return nil

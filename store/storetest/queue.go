@@ -36,6 +36,7 @@ func RunQueue(t *testing.T, h Harness) {
 		{"Watch", watchRules()},
 		{"CleanJobs", cleanJobsRules()},
 		{"Operator", operatorRules()},
+		{"Parking", parkingRules()},
 		{"Clock", clockRules()},
 		{"QueueHistory", queueHistoryRules()},
 	})
