@@ -90,6 +90,7 @@ func (s *Store) Discard(ctx context.Context, filter core.JobFilter, act core.Act
 			}
 			j.discarded, j.holds, j.result, j.Payload = true, false, "discarded", nil
 			j.state, j.finishedAt, j.expireAt = core.JobCompleted, now, now.Add(s.cfg.CompletedRetention)
+			s.tell(core.Wake{Sink: j.Sink}) // its key goes on
 		}
 	})
 }
