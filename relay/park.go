@@ -16,7 +16,6 @@ type park struct {
 	place   uint64
 	state   core.JobState
 	delay   time.Duration
-	holds   bool
 	failure core.Failure
 }
 
@@ -25,7 +24,7 @@ type park struct {
 func (t *term) setAside(k *key, failure core.Failure) {
 	if t.holds(k, failure) {
 		t.tellHeld(k, &t.win.at(k.head).entry.Event, failure)
-		t.line(t.divert(k), park{state: core.JobFailed, holds: true, failure: failure})
+		t.line(t.divert(k), park{state: core.JobFailed, failure: failure})
 		t.follow(k)
 		return
 	}
@@ -40,7 +39,7 @@ func (t *term) setAside(k *key, failure core.Failure) {
 // holds tells whether a failure holds its key. An event of unknown outcome may
 // have arrived, and holds nothing.
 func (t *term) holds(k *key, f core.Failure) bool {
-	return t.route.cfg.OnFailure == Hold && k.name != "" && f.Code != core.CodeUnknown
+	return t.route.cfg.OnFailure == Hold && k != nil && k.name != "" && f.Code != core.CodeUnknown
 }
 
 // tellHeld tells people that the key is held by an event that failed.
@@ -120,7 +119,7 @@ func (t *term) nextParks() ([]park, []core.Parked) {
 		}
 		bytes += s.entry.Size
 		entries = append(entries, core.Parked{
-			Entry: s.entry, Sink: t.route.cfg.Sink, State: p.state, Delay: p.delay, Failure: p.failure, Holds: p.holds,
+			Entry: s.entry, Sink: t.route.cfg.Sink, State: p.state, Delay: p.delay, Failure: p.failure, Holds: t.holds(p.key, p.failure),
 			Attempts: s.attempts, MaxAttempts: t.route.cfg.MaxAttempts, Redelivered: s.redelivered,
 		})
 	}
