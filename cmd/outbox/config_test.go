@@ -84,6 +84,21 @@ routes:
     timeout: 20s
     backoff: {initial: 2s, max: 1m}
     outage_backoff: {initial: 3s, max: 2m}
+    on_failure: hold
+    max_attempts: 4
+    max_parked: 50
+workers:
+  - sink: events
+    lanes: 3
+    batch_jobs: 20
+    lease: 30s
+    timeout: 10s
+    backoff: {initial: 4s, max: 3m}
+    type_backoff: {order.slow: {initial: 1m}}
+    outage_backoff: {initial: 5s, max: 4m}
+    rate: 14
+    tenant_rate: 0.5
+queue: {completed_retention: 2d, failed_retention: 14d, retain: all, max_redeliveries: 3}
 relay: {owner: one, drain: 10s, cursor_lease: 5s, retention: 1d, clean_interval: 1m}
 admin: {listen: "127.0.0.1:0"}
 log: {level: warn, format: json}

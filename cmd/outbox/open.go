@@ -15,18 +15,25 @@ import (
 // closeTimeout is how long connections may take to end.
 const closeTimeout = 5 * time.Second
 
-// openSinks makes the sinks that routes use.
+// openSinks makes the sinks that routes and workers use.
 func openSinks(file *config.File, p parts) (map[string]core.Sink, error) {
-	sinks := map[string]core.Sink{}
+	var used []string
 	for _, route := range file.Routes {
-		if sinks[route.Sink] != nil {
+		used = append(used, route.Sink)
+	}
+	for _, worker := range file.Workers {
+		used = append(used, worker.Sink)
+	}
+	sinks := map[string]core.Sink{}
+	for _, name := range used {
+		if sinks[name] != nil {
 			continue
 		}
-		sink, err := file.Sinks[route.Sink].Options.(sinkOptions).open(p)
+		sink, err := file.Sinks[name].Options.(sinkOptions).open(p)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("setting up sinks.%s: %w", route.Sink, err), closeSinks(sinks))
+			return nil, errors.Join(fmt.Errorf("setting up sinks.%s: %w", name, err), closeSinks(sinks))
 		}
-		sinks[route.Sink] = sink
+		sinks[name] = sink
 	}
 	return sinks, nil
 }

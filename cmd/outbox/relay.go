@@ -134,16 +134,18 @@ func awaitStore(ctx context.Context, file *config.File, p parts, health *health)
 	}
 }
 
-func relayConfig(file *config.File, log core.Log, sinks map[string]core.Sink, p parts) relay.Config {
+func relayConfig(file *config.File, s store, sinks map[string]core.Sink, p parts) relay.Config {
 	cfg := relay.Config{
-		Log:           log,
-		Sinks:         sinks,
-		Logger:        p.logger,
-		MeterProvider: p.meters,
-		Drain:         max(time.Duration(file.Relay.Drain), 1), // 0 would be the default
-		CursorLease:   time.Duration(file.Relay.CursorLease),
-		Retention:     time.Duration(file.Relay.Retention),
-		CleanInterval: time.Duration(file.Relay.CleanInterval),
+		Log:             s,
+		Queue:           s,
+		Sinks:           sinks,
+		Logger:          p.logger,
+		MeterProvider:   p.meters,
+		Drain:           max(time.Duration(file.Relay.Drain), 1), // 0 would be the default
+		CursorLease:     time.Duration(file.Relay.CursorLease),
+		Retention:       time.Duration(file.Relay.Retention),
+		CleanInterval:   time.Duration(file.Relay.CleanInterval),
+		MaxRedeliveries: file.Queue.MaxRedeliveries,
 	}
 	if cfg.Retention == 0 {
 		cfg.Retention = -1
@@ -163,9 +165,37 @@ func relayConfig(file *config.File, log core.Log, sinks map[string]core.Sink, p 
 			BatchBytes:    int(r.Batch.Bytes),
 			Window:        r.Window,
 			Timeout:       time.Duration(r.Timeout),
-			Backoff:       relay.Backoff{Initial: time.Duration(r.Backoff.Initial), Max: time.Duration(r.Backoff.Max)},
-			OutageBackoff: relay.Backoff{Initial: time.Duration(r.OutageBackoff.Initial), Max: time.Duration(r.OutageBackoff.Max)},
+			Backoff:       backoffOf(r.Backoff),
+			OutageBackoff: backoffOf(r.OutageBackoff),
+			OnFailure:     policies[r.OnFailure],
+			MaxAttempts:   r.MaxAttempts,
+			MaxParked:     r.MaxParked,
 		})
 	}
+	for _, w := range file.Workers {
+		worker := relay.Worker{
+			Sink:          w.Sink,
+			Lanes:         w.Lanes,
+			BatchJobs:     w.BatchJobs,
+			Lease:         time.Duration(w.Lease),
+			Timeout:       time.Duration(w.Timeout),
+			Backoff:       backoffOf(w.Backoff),
+			TypeBackoff:   map[string]relay.Backoff{},
+			OutageBackoff: backoffOf(w.OutageBackoff),
+			Rate:          float64(w.Rate),
+			TenantRate:    float64(w.TenantRate),
+		}
+		for name, change := range w.TypeBackoff {
+			worker.TypeBackoff[name] = backoffOf(change.In(w.Backoff))
+		}
+		cfg.Workers = append(cfg.Workers, worker)
+	}
 	return cfg
+}
+
+// policies are the values of on_failure.
+var policies = map[string]relay.FailurePolicy{"skip": relay.Skip, "hold": relay.Hold}
+
+func backoffOf(b config.Backoff) relay.Backoff {
+	return relay.Backoff{Initial: time.Duration(b.Initial), Max: time.Duration(b.Max)}
 }

@@ -184,7 +184,7 @@ func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 		"password as anchor": {"a: *hunter2\n", "is no valid YAML: a value begins with * and names no anchor: put it in quotes"},
 		"unknown key":        {replace("topic:", "topik:"), "2 problems\n  line 4: sinks.events.topik: unknown key, did you mean \"topic\"?\n  line 4: sinks.events.topic: is missing"},
 		"unknown top key":    {least + "admn: {}\n", `line 7: admn: unknown key, did you mean "admin"?`},
-		"far from any":       {replace("name: kafka,", "name: kafka, zzzzzzzzzz: 1,"), "line 6: routes[0].zzzzzzzzzz: unknown key; known are: backoff, batch, include_published, lanes, mark_published, match, name, outage_backoff, sink, start, timeout, window"},
+		"far from any":       {replace("name: kafka,", "name: kafka, zzzzzzzzzz: 1,"), "line 6: routes[0].zzzzzzzzzz: unknown key; known are: backoff, batch, include_published, lanes, mark_published, match, max_attempts, max_parked, name, on_failure, outage_backoff, sink, start, timeout, window"},
 		"twice":              {replace("name: kafka,", "name: kafka, name: other,"), "line 6: routes[0].name: is given twice"},
 		"unset variable":     {replace("DB_URL", "DB_URI"), "line 2: store.db.uri: the environment variable DB_URI is not set"},
 		"empty variable":     {replace("DB_URL", "EMPTY"), "line 2: store.db.uri: is empty: ${EMPTY} holds nothing"},
@@ -221,9 +221,18 @@ func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 		"merge key":          {replace("name: kafka,", "<<: {}, name: kafka,"), "line 6: routes[0]: keys must be plain words: lists, mappings, aliases and << are not taken as keys"},
 		"remote admin":       {least + "admin: {listen: \":9090\"}\n", "line 7: admin.listen: is reachable from other machines: use 127.0.0.1, or set admin.allow_remote to true"},
 		"bad admin":          {least + "admin: {listen: localhost}\n", "line 7: admin.listen: must be host:port, such as 127.0.0.1:9090"},
-		"missing parts":      {"log: {}\n", "3 problems\n  line 1: store: is missing\n  line 1: sinks: is missing\n  line 1: routes: is missing"},
+		"missing parts":      {"log: {}\n", "3 problems\n  line 1: store: is missing\n  line 1: sinks: is missing\n  line 1: routes: are missing: name at least one, or one of workers"},
 		"no text":            {replace("database: shop", "database: ''"), "line 2: store.db.database: is empty"},
-		"no routes":          {strings.Split(least, "routes:")[0] + "routes: []\n", "line 5: routes: is empty: name at least one"},
+		"no routes":          {strings.Split(least, "routes:")[0] + "routes: []\n", "line 5: routes: are missing: name at least one, or one of workers"},
+		"policy":             {replace("name: kafka,", "name: kafka, on_failure: stop,"), "line 6: routes[0].on_failure: must be one of skip, hold"},
+		"attempts":           {replace("name: kafka,", "name: kafka, max_attempts: 0,"), "line 6: routes[0].max_attempts: must be at least 1"},
+		"worker without":     {least + "workers: [{lanes: 2}]\n", "line 7: workers[0].sink: is missing"},
+		"worker's sink":      {least + "workers: [{sink: mail}]\n", "line 7: workers[0].sink: no such sink; sinks are: events"},
+		"two workers":        {least + "workers: [{sink: events}, {sink: events}]\n", "line 7: workers[1].sink: workers[0] is for this sink too: raise its lanes"},
+		"rate":               {least + "workers: [{sink: events, rate: -1}]\n", "line 7: workers[0].rate: must be a number a second, such as 14 or 0.5; 0 is no limit"},
+		"lease":              {least + "workers: [{sink: events, lease: 10ms}]\n", "line 7: workers[0].lease: must be at least 1s"},
+		"type backoff":       {least + "workers: [{sink: events, type_backoff: {slow.one: {initial: 1h}}}]\n", "line 7: workers[0].type_backoff.slow.one.max: must not be less than initial, 1h"},
+		"redeliveries":       {least + "queue: {max_redeliveries: 0}\n", "line 7: queue.max_redeliveries: must be at least 1"},
 		"several": {
 			replace("topic:", "topik:") + "relay:\n  drain: soon\n",
 			"3 problems\n  line 4: sinks.events.topik: unknown key, did you mean \"topic\"?\n  line 4: sinks.events.topic: is missing\n" +
@@ -240,6 +249,31 @@ func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 				t.Errorf("\ngot  %s\nwant %s", err, c.want)
 			}
 		})
+	}
+}
+
+func TestWorkersNeedNoRoute(t *testing.T) {
+	t.Parallel()
+	text := strings.Split(least, "routes:")[0] + `workers:
+  - {sink: events, lanes: 7, rate: 14, tenant_rate: 0.5, type_backoff: {slow.one: {initial: 5s}}}
+queue: {max_redeliveries: 2}
+`
+	f := load(t, text)
+	w := f.Workers[0]
+	if w.Lanes != 7 || w.Rate != 14 || w.TenantRate != 0.5 || w.Lease != config.Duration(time.Minute) || f.Queue.MaxRedeliveries != 2 {
+		t.Errorf("worker %+v, queue %+v", w, f.Queue)
+	}
+	want := config.Backoff{Initial: config.Duration(5 * time.Second), Max: config.Duration(10 * time.Minute)}
+	if got := w.TypeBackoff["slow.one"].In(w.Backoff); got != want {
+		t.Errorf("backoff of a type = %+v", got)
+	}
+	printed, err := f.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := load(t, string(printed)).YAML()
+	if err != nil || string(again) != string(printed) || !strings.Contains(string(printed), "tenant_rate: 0.5\n") {
+		t.Errorf("printed and read again: %v\n%s\n%s", err, printed, again)
 	}
 }
 
@@ -327,10 +361,14 @@ routes:
     outage_backoff:
       initial: 1s
       max: 30s
+    on_failure: skip
+    max_attempts: 10
+    max_parked: 1000
 queue:
   completed_retention: 1d
   failed_retention: 7d
   retain: failed
+  max_redeliveries: 5
 relay:
   drain: 30s
   cursor_lease: 15s

@@ -17,12 +17,13 @@ type File struct {
 	Store Choice `yaml:"store,required"`
 	// Sinks are the destinations by name.
 	Sinks map[string]Choice `yaml:"sinks,required"`
-	// Routes tie cursors to sinks.
-	Routes []Route `yaml:"routes,required"`
-	Queue  Queue   `yaml:"queue"`
-	Relay  Relay   `yaml:"relay"`
-	Admin  Admin   `yaml:"admin"`
-	Log    Log     `yaml:"log"`
+	// Routes tie cursors to sinks, Workers jobs. At least one is needed.
+	Routes  []Route  `yaml:"routes"`
+	Workers []Worker `yaml:"workers"`
+	Queue   Queue    `yaml:"queue"`
+	Relay   Relay    `yaml:"relay"`
+	Admin   Admin    `yaml:"admin"`
+	Log     Log      `yaml:"log"`
 
 	secrets []string
 }
@@ -73,6 +74,14 @@ type Route struct {
 	// OutageBackoff is how long the route waits while its sink is unavailable.
 	// Defaults to 1 second, up to 30 seconds.
 	OutageBackoff Backoff `yaml:"outage_backoff"`
+	// OnFailure says whether a key goes on, skip, or waits for a person, hold,
+	// when one of its events failed for good. Defaults to skip.
+	OnFailure string `yaml:"on_failure" enum:"skip,hold"`
+	// MaxAttempts is how often an event is tried before it fails for good.
+	// Defaults to 10.
+	MaxAttempts int `yaml:"max_attempts" min:"1"`
+	// MaxParked bounds the parked events of one key. Defaults to 1,000.
+	MaxParked int `yaml:"max_parked" min:"1"`
 }
 
 // Backoff is a wait that doubles from Initial to Max.
@@ -106,7 +115,8 @@ func (r *Route) SetDefaults() {
 		Lanes:  5,
 		Batch:  Batch{Events: core.DefaultReadEvents, Bytes: core.DefaultReadBytes},
 		Window: 10_000, Timeout: Duration(time.Minute),
-		Backoff:       Backoff{Initial: Duration(time.Second), Max: Duration(10 * time.Minute)},
+		Backoff:   Backoff{Initial: Duration(time.Second), Max: Duration(10 * time.Minute)},
+		OnFailure: "skip", MaxAttempts: core.DefaultMaxAttempts, MaxParked: 1000,
 		OutageBackoff: Backoff{Initial: Duration(time.Second), Max: Duration(30 * time.Second)},
 	}
 }
@@ -135,6 +145,9 @@ type Queue struct {
 	FailedRetention Duration `yaml:"failed_retention" min:"1s"`
 	// Retain says which jobs that ended keep their payload. Defaults to failed.
 	Retain string `yaml:"retain" enum:"failed,all,none"`
+	// MaxRedeliveries is how often a job may come back from a process that fell
+	// silent before it is failed as crashed. Defaults to 5.
+	MaxRedeliveries int `yaml:"max_redeliveries" min:"1"`
 }
 
 // Relay holds what concerns all routes of the process.
@@ -177,6 +190,7 @@ func Default() *File {
 			CompletedRetention: Duration(core.DefaultCompletedRetention),
 			FailedRetention:    Duration(core.DefaultFailedRetention),
 			Retain:             "failed",
+			MaxRedeliveries:    core.DefaultMaxRedeliveries,
 		},
 		Relay: Relay{
 			Drain:         Duration(30 * time.Second),
@@ -215,14 +229,23 @@ func (f *File) Validate(report Report) {
 		r.Match.check(at+".match", report)
 		r.Backoff.check(at+".backoff", report)
 		r.OutageBackoff.check(at+".outage_backoff", report)
-		if _, known := f.Sinks[r.Sink]; !known && r.Sink != "" && len(names) > 0 {
-			report(at+".sink", "no such sink; sinks are: "+strings.Join(names, ", "))
-		}
+		f.checkSink(at, r.Sink, report, names)
 	}
+	if len(f.Routes) == 0 && len(f.Workers) == 0 {
+		report("routes", "are missing: name at least one, or one of workers")
+	}
+	f.checkWorkers(report, names)
 	if f.Relay.Owner != "" && !namePattern.MatchString(f.Relay.Owner) {
 		report("relay.owner", nameRule)
 	}
 	if err := f.Admin.checkListen(); err != nil {
 		report("admin.listen", err.Error())
+	}
+}
+
+// checkSink refuses a sink that is none of those with the names.
+func (f *File) checkSink(at, sink string, report Report, names []string) {
+	if _, known := f.Sinks[sink]; !known && sink != "" && len(names) > 0 {
+		report(at+".sink", "no such sink; sinks are: "+strings.Join(names, ", "))
 	}
 }

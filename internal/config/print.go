@@ -29,21 +29,21 @@ func nodeOf(v reflect.Value) *yaml.Node {
 	if c, ok := v.Interface().(Choice); ok {
 		return choiceNode(c)
 	}
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil
+	}
 	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
 		text, err := m.MarshalText()
 		if err != nil || len(text) == 0 {
 			return nil
 		}
-		if v.CanInt() {
+		if v.CanInt() || v.CanFloat() {
 			return &yaml.Node{Kind: yaml.ScalarNode, Value: string(text)}
 		}
 		return scalarNode(string(text))
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		if v.IsNil() {
-			return nil
-		}
 		if n := nodeOf(v.Elem()); n != nil {
 			return n
 		}
