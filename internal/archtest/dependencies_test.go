@@ -35,8 +35,10 @@ var rules = []rule{
 	{"store/mongo", [][]string{kafkaClient, aws, rabbitMQ, telemetry, program, tests, sinks, {module + "/store/memory", module + "/relay"}}},
 	{"store/memory", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, sinks, {module + "/store/mongo", module + "/relay"}}},
 	{"sink/kafka", [][]string{mongoDriver, aws, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", "github.com/twmb/franz-go"}}},
+	{"sink/amqp", [][]string{mongoDriver, kafkaClient, aws, telemetry, program, tests, stores, {module + "/relay", module + "/sink/kafka", module + "/sink/sqs"}}},
+	{"sink/sqs", [][]string{mongoDriver, kafkaClient, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", module + "/sink/kafka", module + "/sink/amqp"}}},
 	{"store/storetest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, sinks, {module + "/store/mongo"}}},
-	{"sink/sinktest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, stores, {module + "/sink/kafka"}}},
+	{"sink/sinktest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, stores, {module + "/sink/kafka", module + "/sink/amqp", module + "/sink/sqs"}}},
 	{"cmd/outbox", [][]string{tests, {"github.com/twmb/franz-go"}}},
 }
 
@@ -84,6 +86,8 @@ func TestFamiliesAreSpelledRight(t *testing.T) {
 	}{
 		{"store/mongo", mongoDriver},
 		{"sink/kafka", kafkaClient},
+		{"sink/sqs", aws},
+		{"sink/amqp", rabbitMQ},
 		{"cmd/outbox", telemetry},
 		{"cmd/outbox", program},
 		{"cmd/outbox", stores},

@@ -73,8 +73,13 @@ func TestHeadersOfAMQP(t *testing.T) {
 	l := core.Lease{Source: "/s", Event: core.Event{ID: "1", Type: "t", AggregateID: "k"}}
 	for form, want := range map[Form][]Header{
 		CloudEvents: {
-			{"cloudEvents:specversion", "1.0"}, {"cloudEvents:id", "1"}, {"cloudEvents:source", "/s"}, {"cloudEvents:type", "t"},
-			{"cloudEvents:subject", "k"}, {"cloudEvents:partitionkey", "k"}, {"content-type", core.DefaultContentType},
+			{"cloudEvents:specversion", "1.0"},
+			{"cloudEvents:id", "1"},
+			{"cloudEvents:source", "/s"},
+			{"cloudEvents:type", "t"},
+			{"cloudEvents:subject", "k"},
+			{"cloudEvents:partitionkey", "k"},
+			{"content-type", core.DefaultContentType},
 		},
 		Bare: {{"outboxid", "1"}, {"outboxtype", "t"}, {"outboxkey", "k"}, {"content-type", core.DefaultContentType}},
 	} {
