@@ -52,8 +52,12 @@ type FailedJob struct {
 func (rt *route) failed(ctx context.Context, j FailedJob) {
 	j.Sink, j.Route = rt.cfg.Sink, rt.cfg.Name
 	rt.metrics.failed(j.Failure.Code)
-	rt.log.Error("an event failed for good and was set aside", "job", short(j.ID), "event", short(j.EventID), "key", short(j.Key),
-		"type", short(j.Type), "attempts", j.Attempts, "code", j.Failure.Code, "reason", j.Failure.Reason)
+	attrs := []any{"job", short(j.ID)}
+	if j.EventID != "" { // the job's id says more of a document that is no event
+		attrs = append(attrs, "event", short(j.EventID))
+	}
+	rt.log.Error("an event failed for good and was set aside", append(attrs, "key", short(j.Key),
+		"type", short(j.Type), "attempts", j.Attempts, "code", j.Failure.Code, "reason", j.Failure.Reason)...)
 	rt.relay.onFailed(ctx, j)
 }
 

@@ -111,6 +111,7 @@ func (rt *route) standBy(ctx context.Context) (core.Cursor, error) {
 		at       time.Time
 	}
 	waits := rt.relay.cfg.StoreBackoff.start()
+	told := false
 	for ctx.Err() == nil {
 		req := core.AcquireRequest{
 			Name: rt.cfg.Name, Owner: rt.relay.cfg.Owner, Lease: lease,
@@ -133,6 +134,10 @@ func (rt *route) standBy(ctx context.Context) (core.Cursor, error) {
 			waits = rt.relay.cfg.StoreBackoff.start()
 			if held.Revision != seen.revision {
 				seen.revision, seen.at = held.Revision, time.Now()
+			}
+			if !told {
+				rt.log.Info("standing by: the cursor is held by another process", "held_by", held.Owner)
+				told = true
 			}
 			rt.setHeldBy(held.Owner)
 			// A little less than a third, so that not all come at once.

@@ -75,7 +75,7 @@ func topicError(t *metadata.ResponseTopic, create bool) error {
 		if create {
 			return fmt.Errorf("topic %q doesn't exist and the brokers don't create it: create it, or set auto.create.topics.enable on the brokers", t.Name)
 		}
-		return fmt.Errorf("topic %q doesn't exist: create it, or let the sink ask for it (CreateTopics)", t.Name)
+		return fmt.Errorf("topic %q doesn't exist: create it, or let the sink ask for it (CreateTopics; create_topics: true in YAML)", t.Name)
 	case kafkago.TopicAuthorizationFailed:
 		return fmt.Errorf("no right to use topic %q: allow WRITE and DESCRIBE on it: %w", t.Name, code)
 	case kafkago.InvalidTopic:
