@@ -17,6 +17,7 @@ var (
 		"mongodb": func() storeOptions { return newMongoOptions() },
 	}
 	sinkKinds = map[string]func() sinkOptions{
+		"amqp":  func() sinkOptions { return newAMQPOptions() },
 		"kafka": func() sinkOptions { return newKafkaOptions() },
 	}
 )

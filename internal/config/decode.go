@@ -129,7 +129,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 	if n.Kind == yaml.ScalarNode && v.Type().Elem().Kind() == reflect.String {
 		if s, ok := d.scalar(n, path, v); ok {
-			v.Set(reflect.ValueOf(words(s)))
+			d.words(s, v, path, n.Line)
 		}
 		return
 	}
@@ -145,14 +145,22 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) {
 }
 
 // words splits a list that is given as one value, as a variable gives it.
-func words(s string) []string {
+func (d *decoder) words(s string, v reflect.Value, path string, line int) {
 	var list []string
 	for word := range strings.SplitSeq(s, ",") {
 		if word = strings.TrimSpace(word); word != "" {
 			list = append(list, word)
 		}
 	}
-	return list
+	v.Set(reflect.MakeSlice(v.Type(), len(list), len(list)))
+	for i, word := range list {
+		item := v.Index(i)
+		if u, ok := item.Addr().Interface().(encoding.TextUnmarshaler); ok {
+			d.text(word, u, item, fmt.Sprintf("%s[%d]", path, i), line, "")
+		} else {
+			item.SetString(word)
+		}
+	}
 }
 
 // choice decodes a store, {type: options}, or a sink, {type: kafka, options}.
