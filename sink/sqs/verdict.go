@@ -79,12 +79,9 @@ func (s *Sink) ask(ctx context.Context, request func(ctx context.Context) error)
 		return nil
 	}
 	p := &problem{err: err}
-	answer, answered := errors.AsType[smithy.APIError](err)
 	switch {
-	case answered && sent.Load():
-		p.kind, p.after = kindOf(answer, err)
 	case sent.Load():
-		p.kind = silent
+		p.kind, p.after = kindOf(err)
 	case ctx.Err() != nil:
 		p.kind = ended
 	default: // no connection, no credentials
@@ -120,16 +117,18 @@ func set(codes ...string) map[string]bool {
 	return m
 }
 
-// kindOf reads the answer to a whole request.
-func kindOf(answer smithy.APIError, err error) (kind, time.Duration) {
-	status, wait := 0, throttlePause
-	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.Response != nil {
+// kindOf reads the answer to a whole request, if there is one.
+func kindOf(err error) (kind, time.Duration) {
+	status, wait, code := 0, throttlePause, ""
+	if answer, ok := errors.AsType[smithy.APIError](err); ok {
+		code = plain(answer.ErrorCode())
+	}
+	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.Response != nil && response.Response.Response != nil {
 		status = response.HTTPStatusCode()
 		if seconds, notNumber := strconv.Atoi(response.Response.Header.Get("Retry-After")); notNumber == nil && seconds > 0 {
 			wait = min(time.Duration(seconds)*time.Second, time.Minute)
 		}
 	}
-	code := plain(answer.ErrorCode())
 	switch {
 	case isThrottle(code) || status == http.StatusTooManyRequests:
 		return throttled, wait
