@@ -13,13 +13,6 @@ import (
 	"github.com/gooutbox/outbox/internal/config"
 )
 
-// verdict is the answer of /readyz: whether events go out as they should, and
-// if not, each reason why.
-type verdict struct {
-	Ready   bool     `json:"ready"`
-	Reasons []string `json:"reasons"`
-}
-
 // admin serves metrics and health until it is closed.
 type admin struct {
 	server   *http.Server

@@ -22,7 +22,7 @@ func TestAdminListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	counter.Add(t.Context(), 7)
-	now := verdict{Ready: true}
+	now := verdict{Ready: true, Verdict: verdictOK}
 	a, err := listenAdmin("127.0.0.1:0", page, func() verdict { return now }, config.NewRedactor([]string{"c4n4ry"}), logger)
 	if err != nil {
 		t.Fatal(err)
@@ -33,11 +33,11 @@ func TestAdminListener(t *testing.T) {
 	if status, body := get(t, base+"/healthz"); status != http.StatusOK || body != `{"status":"ok"}`+"\n" {
 		t.Errorf("/healthz: %d %s", status, body)
 	}
-	if status, body := get(t, base+"/readyz"); status != http.StatusOK || body != `{"ready":true,"reasons":[]}`+"\n" {
+	if status, body := get(t, base+"/readyz"); status != http.StatusOK || body != `{"ready":true,"verdict":"ok","reasons":[]}`+"\n" {
 		t.Errorf("/readyz: %d %s", status, body)
 	}
-	now = verdict{Reasons: []string{"route a: wrong password c4n4ry"}}
-	if status, body := get(t, base+"/readyz"); status != http.StatusServiceUnavailable || body != `{"ready":false,"reasons":["route a: wrong password (hidden)"]}`+"\n" {
+	now = verdict{Verdict: verdictSinkDown, Reasons: []string{"route a: wrong password c4n4ry"}}
+	if status, body := get(t, base+"/readyz"); status != http.StatusServiceUnavailable || body != `{"ready":false,"verdict":"sink-down","reasons":["route a: wrong password (hidden)"]}`+"\n" {
 		t.Errorf("/readyz: %d %s", status, body)
 	}
 	status, body := get(t, base+"/metrics")

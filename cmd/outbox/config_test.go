@@ -100,7 +100,7 @@ workers:
     tenant_rate: 0.5
 queue: {completed_retention: 2d, failed_retention: 14d, retain: all, max_redeliveries: 3}
 relay: {owner: one, drain: 10s, cursor_lease: 5s, retention: 1d, clean_interval: 1m}
-admin: {listen: "127.0.0.1:0"}
+admin: {listen: "127.0.0.1:0", ready_lag: 10m}
 log: {level: warn, format: json}
 `
 

@@ -29,7 +29,11 @@ const (
 )
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	// First of all: a signal that comes while a relay starts ends it in order.
+	ctx, stop := onSignal(context.Background(), os.Stderr)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
 }
 
 // run executes one command line and returns the exit status. ctx ends what it

@@ -40,8 +40,12 @@ func (p *program) operation(cmd *cobra.Command, timeout time.Duration, do func(c
 			return err
 		}
 		err = do(ctx, s, args, output{p.redactor.Writer(p.stdout), *asJSON})
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		switch {
+		case ctx.Err() == nil:
+		case errors.Is(err, context.DeadlineExceeded):
 			err = fmt.Errorf("%w: %w; see --timeout", context.Cause(ctx), err)
+		case errors.Is(err, context.Canceled):
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		if closeErr := closeStore(s); err == nil {
 			err = closeErr

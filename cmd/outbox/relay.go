@@ -40,13 +40,11 @@ func (p *program) relayCommand() *cobra.Command {
 }
 
 func (p *program) relay(ctx context.Context, file *config.File) (err error) {
-	ctx, stop := onSignal(ctx, p.stderr)
-	defer stop()
 	boundMemory()
 	logger := newLogger(p.stderr, file.Log, p.redactor)
 
 	parts := parts{logger: logger, meters: noop.NewMeterProvider()}
-	health := &health{}
+	health := &health{behind: time.Duration(file.Admin.ReadyLag)}
 	if file.Admin.Listen != "" {
 		meters, page, err := newMetrics(logger)
 		if err != nil {
@@ -67,6 +65,10 @@ func (p *program) relay(ctx context.Context, file *config.File) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeSinks(sinks)) }()
 	store, err := awaitStore(ctx, file, parts, health)
+	if err != nil && ctx.Err() != nil {
+		logger.Info("relay stopped before the store was there", "cause", context.Cause(ctx), "error", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func (p *program) relay(ctx context.Context, file *config.File) (err error) {
 	if err != nil {
 		return err
 	}
-	health.of(r)
+	health.of(r, store)
 	info, _ := debug.ReadBuildInfo()
 	logger.Info("relay started", "version", versionLine(info), "log", store.Source(), "routes", len(file.Routes))
 	said := make(chan struct{})

@@ -376,6 +376,7 @@ relay:
   clean_interval: 5m
 admin:
   allow_remote: false
+  ready_lag: 5m
 log:
   level: info
   format: text

@@ -175,6 +175,9 @@ type Admin struct {
 	Listen string `yaml:"listen"`
 	// AllowRemote permits an address that is not a loopback one.
 	AllowRemote bool `yaml:"allow_remote"`
+	// ReadyLag is from which age of what waits on the relay counts as behind.
+	// Defaults to 5 minutes; 0 never.
+	ReadyLag Duration `yaml:"ready_lag"`
 }
 
 // Log says what is logged and how.
@@ -198,7 +201,8 @@ func Default() *File {
 			Retention:     Duration(7 * 24 * time.Hour),
 			CleanInterval: Duration(5 * time.Minute),
 		},
-		Log: Log{Level: "info", Format: "text"},
+		Admin: Admin{ReadyLag: Duration(5 * time.Minute)},
+		Log:   Log{Level: "info", Format: "text"},
 	}
 }
 
