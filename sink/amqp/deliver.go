@@ -25,7 +25,7 @@ type line interface {
 type broker interface {
 	line(ctx context.Context) (line, error)
 	release(l line)
-	exchange(ctx context.Context, name string) (*exchange, error)
+	exchange(ctx context.Context, name string) (*exchangeState, error)
 	learn(name string, err error)
 	trust(name string, trusted bool)
 	blocked() error

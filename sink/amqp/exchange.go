@@ -21,8 +21,8 @@ const (
 	maxExchanges = 10_000
 )
 
-// exchange is what is known of one. It is never changed, only replaced.
-type exchange struct {
+// exchangeState is what is known of one. It is never changed, only replaced.
+type exchangeState struct {
 	fresh time.Time // until when it holds
 	// err, marked with its outcome, is why nothing can be sent there.
 	err error
@@ -34,7 +34,7 @@ type exchange struct {
 // exchange looks for an exchange on a channel of its own, since the answer for
 // one that doesn't exist closes the channel. The error is marked: as refused
 // where only this exchange is concerned.
-func (se *session) exchange(ctx context.Context, name string) (*exchange, error) {
+func (se *session) exchange(ctx context.Context, name string) (*exchangeState, error) {
 	if x := se.known(name); x != nil {
 		return x, x.err
 	}
@@ -83,7 +83,7 @@ func missing(name string, err error) error {
 }
 
 // known returns what is known of an exchange and still holds, or nil.
-func (se *session) known(name string) *exchange {
+func (se *session) known(name string) *exchangeState {
 	se.mu.Lock()
 	defer se.mu.Unlock()
 	x := se.exchanges[name]
@@ -95,8 +95,8 @@ func (se *session) known(name string) *exchange {
 
 // learn notes that an exchange exists, or why it can't be used. Whether it needs
 // care doesn't change by that.
-func (se *session) learn(name string, err error, age time.Duration) *exchange {
-	return se.change(name, func(x *exchange) { x.err, x.fresh = err, time.Now().Add(age) })
+func (se *session) learn(name string, err error, age time.Duration) *exchangeState {
+	return se.change(name, func(x *exchangeState) { x.err, x.fresh = err, time.Now().Add(age) })
 }
 
 // trust ends the care for an exchange that took a message, or begins it.
@@ -105,17 +105,17 @@ func (se *session) trust(name string, trusted bool) {
 	same := se.exchanges[name] != nil && se.exchanges[name].careful != trusted
 	se.mu.Unlock()
 	if !same {
-		se.change(name, func(x *exchange) { x.careful = !trusted })
+		se.change(name, func(x *exchangeState) { x.careful = !trusted })
 	}
 }
 
-func (se *session) change(name string, by func(*exchange)) *exchange {
+func (se *session) change(name string, by func(*exchangeState)) *exchangeState {
 	se.mu.Lock()
 	defer se.mu.Unlock()
 	if len(se.exchanges) >= maxExchanges {
 		clear(se.exchanges)
 	}
-	var x exchange
+	var x exchangeState
 	if before := se.exchanges[name]; before != nil {
 		x = *before
 	}

@@ -29,7 +29,7 @@ type session struct {
 	ended error
 	idle  []*channel
 	// exchanges holds what is known of those that were used.
-	exchanges map[string]*exchange
+	exchanges map[string]*exchangeState
 	// asking is held by the one that looks for an exchange.
 	asking chan struct{}
 }
@@ -87,7 +87,7 @@ func (s *Sink) open(ctx context.Context, a address, within time.Duration) (*sess
 	}
 	se := &session{
 		conn: conn, sock: sock, addr: a.hostPort, timeout: s.cfg.Timeout, frameMax: conn.Config.FrameSize,
-		done: make(chan struct{}), exchanges: map[string]*exchange{}, asking: make(chan struct{}, 1),
+		done: make(chan struct{}), exchanges: map[string]*exchangeState{}, asking: make(chan struct{}, 1),
 	}
 	go se.watch(conn.NotifyBlocked(make(chan amqp091.Blocking, 1)), conn.NotifyClose(make(chan *amqp091.Error, 1)))
 	if !s.cfg.Topology.empty() {
