@@ -25,6 +25,16 @@ type clocked struct {
 	admin core.Admin
 	// onSkew, if set, makes the queue of a process whose clock is ahead.
 	onSkew func(d time.Duration) storetest.Queue
+	// onAcquire, if set, replaces a term.
+	onAcquire func(core.Cursor) core.Cursor
+}
+
+func (c *clocked) Acquire(ctx context.Context, req core.AcquireRequest) (core.Cursor, error) {
+	term, err := c.Store.Acquire(ctx, req)
+	if err == nil && c.onAcquire != nil {
+		term = c.onAcquire(term)
+	}
+	return term, err
 }
 
 func newClocked() *clocked {

@@ -182,33 +182,37 @@ func openJobsRules() []rule {
 		parking("WhatMovesIsNeverMissing", []string{"a1", "b1", "c1", "d1"}, func(k *parkingKit) {
 			k.parkReady("a1", "b1", "c1", "d1")
 			open := k.open("a1", "b1", "c1", "d1")
-			done := make(chan error, 1)
-			go func() {
-				var err error
-				for i := 0; i < k.h.Races/20 && err == nil; i++ {
-					var got []*core.Claimed
-					if got, err = k.c.ClaimJobs(k.ctx, open[i%4:], lease); err != nil {
-						break
-					}
-					var back []core.Settlement
-					for _, c := range got {
-						back = append(back, core.Settlement{Job: c, Kind: core.GiveBack})
-					}
-					_, err = k.queue.Settle(k.ctx, back)
-				}
-				done <- err
-			}()
-			for {
-				select {
-				case err := <-done:
-					if err != nil {
-						k.Error(err)
-					}
-					return
-				default:
-					k.open("a1", "b1", "c1", "d1")
-				}
+			stop, done := make(chan struct{}), make(chan error, 1)
+			go func() { done <- k.move(open, stop) }()
+			for range 50 {
+				k.open("a1", "b1", "c1", "d1")
+			}
+			close(stop)
+			if err := <-done; err != nil {
+				k.Error(err)
 			}
 		}),
+	}
+}
+
+// move lends jobs and gives them back until it is stopped.
+func (k *parkingKit) move(open []core.OpenJob, stop <-chan struct{}) error {
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		got, err := k.c.ClaimJobs(k.ctx, open[i%len(open):], lease)
+		if err != nil {
+			return err
+		}
+		var back []core.Settlement
+		for _, c := range got {
+			back = append(back, core.Settlement{Job: c, Kind: core.GiveBack})
+		}
+		if _, err := k.queue.Settle(k.ctx, back); err != nil {
+			return err
+		}
 	}
 }

@@ -42,6 +42,15 @@ func RunQueue(t *testing.T, h Harness) {
 	})
 }
 
+// RunParking tests the rules of parked jobs alone, which RunQueue includes.
+// Harness.Queue is required.
+func RunParking(t *testing.T, h Harness) {
+	if h.Queue == nil {
+		t.Fatal("storetest: Harness.Queue is required")
+	}
+	run(t, h, []group{{"Parking", parkingRules()}})
+}
+
 var (
 	administering = ability("Admin", func(h Harness) bool { return h.Admin != nil })
 	inspecting    = ability("Job or Admin", func(h Harness) bool { return h.Job != nil })

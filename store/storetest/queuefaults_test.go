@@ -186,7 +186,9 @@ var leaseFaults = map[string]queueFault{
 			mu.Lock()
 			defer mu.Unlock()
 			one := *c
-			one.Ref = given[c]
+			if ref, there := given[c]; there { // else it was lent in another way
+				one.Ref = ref
+			}
 			return &one
 		}
 		q.onSettle = func(ctx context.Context, settlements []core.Settlement) (lost []*core.Claimed, err error) {

@@ -26,6 +26,7 @@ var queueFindings = map[string]map[string]string{
 	},
 	"CleansEverythingFinal": {
 		"CleanJobs": "JobsOfCursorsStay OthersStay",
+		"Parking":   "NoneIsCleaned",
 	},
 	"CleansNothing": {
 		"CleanJobs": "CrashedGoAfterTheirRetention FailedGoAfterTheirRetention RemovedJobHoldsNoKey",
@@ -47,6 +48,7 @@ var queueFindings = map[string]map[string]string{
 		"CleanJobs": "CrashedGoAfterTheirRetention",
 		"Operator":  "RetriedCrashMayComeBackAgain",
 		"TakeBack":  "CrashesEndAsFailed FiveRedeliveriesUnlessAskedOtherwise",
+		"Parking":   "CrashesEndAsFailed SettleDecidesWhetherACrashHolds",
 	},
 	"DeadlineFromTheAnswer": {
 		"Claim": "GivesTheLease",
@@ -108,6 +110,7 @@ var queueFindings = map[string]map[string]string{
 			GivesAWholeLease LostIsTold ManyAtOnce RanOutButNotTakenBackIsExtended StaleHolderLengthensNoNewLease`,
 		"StaleHolder": "JobThatIsGoneIsLost",
 		"TakeBack":    "ExtendedMeanwhileIsLeft",
+		"Parking":     "ExtendedIsNotTakenBack StaleLeaseSettlesNothing",
 	},
 	"ExtendsUnfenced": {
 		"Extend": "StaleHolderLengthensNoNewLease",
@@ -116,7 +119,8 @@ var queueFindings = map[string]map[string]string{
 		"Due": "TenantsAreListed TenantsComePageByPage TenantsWithoutReadyJobsAreNotListed",
 	},
 	"GiveBackCounts": {
-		"Settle": "AttemptsAreCounted GivenBackIsAsNeverClaimed",
+		"Settle":  "AttemptsAreCounted GivenBackIsAsNeverClaimed",
+		"Parking": "SettledJobsGoOn",
 	},
 	"HidesLostLeases": {
 		"StaleHolder": `
@@ -126,6 +130,7 @@ var queueFindings = map[string]map[string]string{
 			GiveBackOfATakenBackJobIsLost GiveBackOfAnothersJobIsLost JobThatIsGoneIsLost
 			LostOnesDoNotHinderTheOthers RepeatAfterTheJobMovedOnChangesNothing RetryOfAJobLentAgainIsLost
 			RetryOfATakenBackJobIsLost RetryOfAnothersJobIsLost`,
+		"Parking": "StaleLeaseSettlesNothing",
 	},
 	"HidesRedeliveries": {
 		"TakeBack": "TakenBackIsRedelivered",
@@ -138,6 +143,7 @@ var queueFindings = map[string]map[string]string{
 		"Extend":    "SettledJobStaysSettled",
 		"Settle":    "DelayCountsFromTheSettle GivenBackComesBackAfterItsDelay RetriedComesBackAfterItsDelay",
 		"TakeBack":  "SettledMeanwhileIsLeft",
+		"Parking":   "SettledJobsGoOn",
 	},
 	"IgnoresFromRank": {
 		"ClaimOrder": "FromRankLeavesOutHigherClasses",
@@ -183,15 +189,18 @@ var queueFindings = map[string]map[string]string{
 			GiveBackOfATakenBackJobIsLost GiveBackOfAnothersJobIsLost JobThatIsGoneIsLost
 			LostOnesDoNotHinderTheOthers RetryOfATakenBackJobIsLost RetryOfAnothersJobIsLost`,
 		"TakeBack": `
-			CrashesEndAsFailed ExtendedMeanwhileIsLeft FailingReservationsLeaveTheJobs
-			FiveRedeliveriesUnlessAskedOtherwise LentAgainMeanwhileIsLeft LimitBoundsOneCall NoRepeatEndsAsUnknown
-			ReservationsDecide RunningLeasesAreLeft SettledMeanwhileIsLeft TakenBackIsRedelivered WaitsForTheGrace`,
+			CrashesEndAsFailed ExtendedMeanwhileIsLeft FailingReservationsLeaveTheJobs FiveRedeliveriesUnlessAskedOtherwise
+			LentAgainMeanwhileIsLeft LimitBoundsOneCall NoRepeatEndsAsUnknown OnlyOfTheNamedSinks ReservationsDecide
+			RunningLeasesAreLeft SettledMeanwhileIsLeft TakenBackIsRedelivered WaitsForTheGrace`,
+		"Parking": `
+			CrashesEndAsFailed SettleDecidesWhetherACrashHolds StaleLeaseSettlesNothing TakenBackIsRedelivered`,
 	},
 	"NothingCounts": {
 		"Operator":    "RetryStartsTheAttemptsAnew",
 		"Settle":      "AttemptsAreCounted RetriedComesBackAtOnce RetriedKeepsTheReason",
 		"StaleHolder": "RepeatAfterTheJobMovedOnChangesNothing",
 		"TakeBack":    "TakenBackIsRedelivered",
+		"Parking":     "SettledJobsGoOn",
 	},
 	"PauseHasNoEnd": {
 		"Clock": "WorkerAheadPausesByTheStoresClock WorkerBehindPausesByTheStoresClock",
@@ -218,6 +227,7 @@ var queueFindings = map[string]map[string]string{
 			EndUnknownOfAnothersJobIsLost FailOfAJobLentAgainIsLost FailOfAnothersJobIsLost
 			GiveBackOfAJobLentAgainIsLost GiveBackOfAnothersJobIsLost RepeatAfterTheJobMovedOnChangesNothing
 			RetryOfAJobLentAgainIsLost RetryOfAnothersJobIsLost`,
+		"Parking": "StaleLeaseSettlesNothing",
 	},
 	"RepeatsWhatMustNotBe": {
 		"TakeBack": `
@@ -249,6 +259,9 @@ var queueFindings = map[string]map[string]string{
 	"TakesBackAllAtOnce": {
 		"TakeBack": "LimitBoundsOneCall",
 	},
+	"TakesBackOfAnySink": {
+		"TakeBack": "OnlyOfTheNamedSinks",
+	},
 	"TakesBackWithoutGrace": {
 		"TakeBack": "WaitsForTheGrace",
 	},
@@ -256,7 +269,8 @@ var queueFindings = map[string]map[string]string{
 		"TakeBack": "FailingReservationsLeaveTheJobs",
 	},
 	"UncountedCounts": {
-		"Settle": "UncountedRetryCountsNoAttempt",
+		"Settle":  "UncountedRetryCountsNoAttempt",
+		"Parking": "SettledJobsGoOn",
 	},
 	"UnknownIsFailed": {
 		"CleanJobs": "OthersStay",
@@ -286,5 +300,6 @@ var queueFindings = map[string]map[string]string{
 			AbortDoesNotWake ClaimDoesNotWake DedupKeyedEnqueueWakes DelayedEnqueueWakes DuplicateDoesNotWake
 			EndsDoNotWake EndsWithItsContext EnqueueWakes ExtendDoesNotWake GiveBackWakes PauseWakes ResumeWakes
 			RetryByHandWakes RetryWakes SingleClaimDoesNotWake`,
+		"Parking": "DiscardWakes ParkDoesNotWake RetryByHandWakes",
 	},
 }
