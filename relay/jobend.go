@@ -54,7 +54,7 @@ func (t *term) mayHaveArrived(r *core.Result, delay time.Duration) core.Settleme
 // lock is held.
 func (t *term) undecodable(j *job) ending {
 	r := core.ResultOf("", j.claimed.Err)
-	how := core.Settlement{}
+	var how core.Settlement
 	if r.Outcome == core.Rejected {
 		how = t.fail(j, core.Failure{Code: core.CodeUndecodable, Reason: r.Err.Error()})
 	} else {

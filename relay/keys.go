@@ -146,14 +146,13 @@ func (l *keyList) pushFront(k *key) {
 	}
 }
 
-func (l *keyList) popFront() *key {
+func (l *keyList) popFront() {
 	k := l.front
 	l.front = k.next
 	if l.front == nil {
 		l.back = nil
 	}
 	k.next = nil
-	return k
 }
 
 // remove takes a key out, wherever it is.

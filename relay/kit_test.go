@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -31,9 +32,9 @@ type kit struct {
 func inBubble(t *testing.T, test func(t *testing.T, k *kit)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &faults{fail: map[string]error{}, hits: map[string]int{}}
+		f := &faults{fail: map[string]error{}, lose: map[string]int{}, hits: map[string]int{}}
 		k := &kit{t: t, faults: f, sink: newScript(t), log: &logBook{}}
-		k.store = memory.New(memory.Config{Fault: f.check})
+		k.store = memory.New(memory.Config{Fault: f.check, Lost: f.answer})
 		test(t, k)
 	})
 }
@@ -135,6 +136,7 @@ func (k *kit) unsettled() int {
 type faults struct {
 	mu   sync.Mutex
 	fail map[string]error
+	lose map[string]int // how many answers of an operation get lost
 	hits map[string]int
 	hook func(op string) error
 }
@@ -148,6 +150,24 @@ func (f *faults) check(op string) error {
 		err = hook(op)
 	}
 	return err
+}
+
+// answer loses the answer of an operation that has taken effect.
+func (f *faults) answer(op string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lose[op] == 0 {
+		return nil
+	}
+	f.lose[op]--
+	return errors.New("no answer")
+}
+
+// loseNext lets the next n answers of an operation get lost.
+func (f *faults) loseNext(n int, op string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lose[op] = n
 }
 
 // set lets ops fail with err, or work again.

@@ -22,9 +22,9 @@ import (
 // package: without a queue, and with one under both policies.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
-	rounds := uint64(20)
+	rounds := uint64(12)
 	if testing.Short() {
-		rounds = 4
+		rounds = 3
 	}
 	for _, mode := range []string{"waiting", "skip", "hold"} {
 		for seed := range rounds {
