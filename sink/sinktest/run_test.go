@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,23 +23,55 @@ const brokenVariable = "SINKTEST_FLAW"
 
 // flaws, and the rules that have to notice. Others must not fail.
 var flaws = map[string][]string{
-	"none":            nil,
-	"loses":           {"ConfirmedIsThere"},
-	"repeats":         {"ConfirmedIsThere"},
-	"forgets":         {"OneResultPerLease"},
-	"goes on":         {"KeyStopsAtFirstFailure", "BadEventStopsOnlyLaterOnes"},
-	"all or nothing":  {"BadEventFailsAlone", "KeyStopsAtFirstFailure"},
-	"stops earlier":   {"BadEventStopsOnlyLaterOnes"},
-	"reverses":        {"OrderWithinKey"},
-	"keeps":           {"NothingIsKept"},
-	"refuses":         {"UnavailableIsClassified"},
-	"never returns":   {"ReturnsByTheDeadline"},
-	"sends anyway":    {"EndedContextSendsNothing"},
-	"sends later":     {"CancelledCallTellsTheTruth"},
-	"closes once":     {"CloseTwice"},
-	"ignores close":   {"CloseUnderLoad"},
-	"leaks":           {"NoGoroutineIsLeft"},
-	"takes oversizes": {"CapabilitiesAreHonoured"},
+	"none":           nil,
+	"plain":          nil, // declares nothing, and keeps that
+	"never repeats":  nil, // declares NoRepeat
+	"loses":          {"ConfirmedIsThere"},
+	"repeats":        {"ConfirmedIsThere"},
+	"forgets":        {"OneResultPerLease"},
+	"goes on":        {"KeyStopsAtFirstFailure", "BadEventStopsOnlyLaterOnes", "OrderThroughFailures"},
+	"all or nothing": {"BadEventFailsAlone", "KeyStopsAtFirstFailure", "HugeEventHarmsNoOther"},
+	"stops earlier":  {"BadEventStopsOnlyLaterOnes"},
+
+	// Each of these fails exactly the rule that it is named for.
+	"answers nobody":       {"EmptyCall"},
+	"another body":         {"ConfirmedIsThere"},
+	"reverses":             {"OrderWithinKey"},
+	"one bad, all bad":     {"BadEventFailsAlone"},
+	"sends what follows":   {"KeyStopsAtFirstFailure"},
+	"holds what precedes":  {"BadEventStopsOnlyLaterOnes"},
+	"takes oversizes":      {"CapabilitiesAreHonoured"},
+	"takes only some":      {"LargeCall"},
+	"chokes":               {"HugeEventHarmsNoOther"},
+	"hopes":                {"RejectedForGood"},
+	"gives up":             {"RefusedForNow"},
+	"puts retries first":   {"OrderThroughFailures"},
+	"takes nothing twice":  {"RepeatsAreAsDeclared"},
+	"one at a time":        {"ConcurrentUse"},
+	"keeps":                {"NothingIsKept"},
+	"refuses":              {"UnavailableIsClassified"},
+	"never returns":        {"ReturnsByTheDeadline"},
+	"sends anyway":         {"EndedContextSendsNothing"},
+	"sends later":          {"CancelledCallTellsTheTruth"},
+	"thinks nothing of it": {"LostAnswerIsUnknown"},
+	"tries again":          {"NoRetryInside"},
+	"assumes":              {"CrashPoints"},
+	"closes once":          {"CloseTwice"},
+	"ignores close":        {"CloseUnderLoad"},
+	"leaks":                {"NoGoroutineIsLeft"},
+}
+
+func TestEachRuleHasAFlawOfItsOwn(t *testing.T) {
+	t.Parallel()
+	for _, r := range rules {
+		own := false
+		for _, found := range flaws {
+			own = own || slices.Equal(found, []string{r.name})
+		}
+		if !own {
+			t.Errorf("no flaw fails %s alone", r.name)
+		}
+	}
 }
 
 func TestSinkWithAFlaw(t *testing.T) {
@@ -53,11 +86,24 @@ func TestSinkWithAFlaw(t *testing.T) {
 		p := &place{}
 		return Destination{
 			Open: func(testing.TB) core.Sink {
-				return &flawed{flaw: flaw, place: p, closed: make(chan struct{}), closing: make(chan struct{})}
+				f := &flawed{flaw: flaw, place: p, closing: make(chan struct{})}
+				if flaw == "plain" {
+					return undeclared{f}
+				}
+				return f
 			},
 			Received: p.received,
 			TooLarge: 4000,
 			Spoil:    []func(*core.Event){func(e *core.Event) { e.Type = "" }},
+			Reject:   []func(*core.Event){func(e *core.Event) { e.Type = "" }},
+			Refuse: func(testing.TB) (func(*core.Event), func()) {
+				p.set(&p.refusing, true)
+				return func(e *core.Event) { e.Tenant = "refused" }, func() { p.set(&p.refusing, false) }
+			},
+			Steps: []Step{
+				{Name: "connect", Break: p.breaker("connect")},
+				{Name: "send", Stores: true, Repeats: flaw != "never repeats", Break: p.breaker("send")},
+			},
 			Cut: func(testing.TB) func() {
 				p.set(&p.cut, true)
 				return func() { p.set(&p.cut, false) }
@@ -86,7 +132,9 @@ func TestEachFlawFailsItsOwnRule(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			var got []string
 			for _, m := range failed.FindAllStringSubmatch(string(out), -1) {
-				got = append(got, m[1])
+				if !slices.Contains(got, m[1]) {
+					got = append(got, m[1])
+				}
 			}
 			if !slices.Equal(got, flaws[flaw]) {
 				t.Errorf("failed rules: %v, want %v\n%s", got, flaws[flaw], out)
@@ -103,6 +151,37 @@ type place struct {
 	mu          sync.Mutex
 	messages    []Message
 	cut, frozen bool
+	refusing    bool
+	// step is the one that fails next, at the moment of when.
+	step string
+	when When
+}
+
+// breaker lets a step fail once.
+func (p *place) breaker(step string) func(testing.TB, When) func() bool {
+	return func(_ testing.TB, when When) func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.step, p.when = step, when
+		return func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			struck := p.step == ""
+			p.step = ""
+			return struck
+		}
+	}
+}
+
+// fails tells whether the step fails now, and at which moment.
+func (p *place) fails(step string) (When, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.step != step {
+		return 0, false
+	}
+	p.step = ""
+	return p.when, true
 }
 
 func (p *place) set(flag *bool, v bool) {
@@ -139,16 +218,21 @@ type flawed struct {
 	place   *place
 	once    sync.Once
 	closing chan struct{} // closed when Close begins
-	closed  chan struct{} // closed when all calls have ended
 	calls   sync.WaitGroup
+	busy    atomic.Int32
 	mu      sync.Mutex
 	done    bool
+	choked  bool
+	given   map[string]bool
 }
+
+// undeclared hides what a sink declares.
+type undeclared struct{ core.Sink }
 
 const maxBytes = 3000
 
 func (f *flawed) Capabilities() core.Capabilities {
-	return core.Capabilities{PrefixPerKey: true, MaxEventBytes: maxBytes, MaxBatch: 200}
+	return core.Capabilities{PrefixPerKey: true, MaxEventBytes: maxBytes, MaxBatch: 200, NoRepeat: f.flaw == "never repeats"}
 }
 
 func (f *flawed) begin(leases []core.Lease) bool {
@@ -174,7 +258,18 @@ func (f *flawed) Deliver(ctx context.Context, leases []core.Lease) []core.Result
 		return results
 	}
 	if len(leases) == 0 {
+		if f.flaw == "answers nobody" {
+			return make([]core.Result, 1)
+		}
 		return results
+	}
+	if f.flaw == "one at a time" && strings.HasPrefix(leases[0].Event.AggregateID, "caller-") {
+		if f.busy.Add(1) > 1 {
+			defer f.busy.Add(-1)
+			return fill(core.Refused, errors.New("busy"))
+		}
+		defer f.busy.Add(-1)
+		time.Sleep(time.Millisecond)
 	}
 	if !f.begin(leases) {
 		return fill(core.Unavailable, errors.New("closed"))
@@ -202,38 +297,108 @@ func (f *flawed) Deliver(ctx context.Context, leases []core.Lease) []core.Result
 		}
 		return fill(core.Unknown, errors.New("no answer"))
 	}
+	if _, broken := f.place.fails("connect"); broken {
+		return fill(core.Unavailable, errors.New("connection lost"))
+	}
+	when, broken := f.place.fails("send")
+	if broken && when == Before {
+		return fill(core.Unavailable, errors.New("connection lost"))
+	}
+	if broken && when == During {
+		if f.flaw == "tries again" {
+			f.deliver(ctx, leases, results)
+			return results
+		}
+		f.deliver(ctx, leases[:len(leases)/2], results)
+		return fill(core.Unknown, errors.New("no answer"))
+	}
 	f.deliver(ctx, leases, results)
+	if broken && f.flaw == "thinks nothing of it" && strings.HasPrefix(leases[0].Event.AggregateID, "lost-") {
+		return fill(core.Unavailable, errors.New("no answer"))
+	}
+	if broken && f.flaw != "tries again" {
+		return fill(core.Unknown, errors.New("no answer"))
+	}
 	return results
+}
+
+// is tells whether the sink has the flaw and the lease's key begins so.
+func (f *flawed) is(flaw string, l *core.Lease, key string) bool {
+	return f.flaw == flaw && strings.HasPrefix(l.Event.AggregateID, key)
+}
+
+// bad is what is wrong with an event, or nil.
+func (f *flawed) bad(l *core.Lease, limit int) *core.Result {
+	ev := &l.Event
+	if f.flaw == "takes oversizes" && ev.Size() < 4000 {
+		limit = 4000
+	}
+	if f.flaw == "hopes" && ev.Type == "" && ev.AggregateID == "rejected" {
+		return &core.Result{Outcome: core.Refused, Err: errors.New("the type is empty")}
+	}
+	switch {
+	case ev.Size() > limit:
+		return &core.Result{Outcome: core.Rejected, Err: errors.New("too large")}
+	case ev.Type == "":
+		return &core.Result{Outcome: core.Rejected, Err: errors.New("the type is empty")}
+	case ev.Tenant == "refused" && f.place.is(&f.place.refusing):
+		r := core.Result{Outcome: core.Refused, Err: errors.New("not now")}
+		if f.is("gives up", l, "refused") {
+			r.Outcome = core.Rejected
+		}
+		return &r
+	}
+	return nil
+}
+
+// twice tells whether the event was stored by this sink before.
+func (f *flawed) twice(l *core.Lease) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.given == nil {
+		f.given = map[string]bool{}
+	}
+	before := f.given[l.Event.ID]
+	f.given[l.Event.ID] = true
+	return before
 }
 
 func (f *flawed) deliver(ctx context.Context, leases []core.Lease, results []core.Result) {
 	failed := map[string]bool{}
 	var out []Message
 	large := slices.ContainsFunc(leases, func(l core.Lease) bool { return l.Event.Size() >= 4000 })
-	if f.flaw == "stops earlier" {
+	beside := large && strings.HasPrefix(leases[0].Event.AggregateID, "good-")
+	if f.flaw == "stops earlier" || f.flaw == "holds what precedes" {
 		for _, l := range leases {
-			failed[l.Event.AggregateID] = failed[l.Event.AggregateID] || l.Event.Type == ""
+			failed[l.Event.AggregateID] = failed[l.Event.AggregateID] || l.Event.Type == "" && strings.HasPrefix(l.Event.AggregateID, "spoilt-")
 		}
 	}
-	for i, l := range leases {
+	for i := range leases {
+		l := &leases[i]
 		ev := &l.Event
-		limit := maxBytes
-		if f.flaw == "takes oversizes" && ev.Size() < 4000 {
-			limit = 4000
+		if f.flaw == "all or nothing" && large || f.flaw == "one bad, all bad" && beside {
+			results[i] = core.Result{Outcome: core.Rejected, Err: errors.New("too large")}
+			continue
+		}
+		if bad := f.bad(l, maxBytes); bad != nil {
+			results[i], failed[ev.AggregateID] = *bad, true
+			f.choke(ev)
+			continue
 		}
 		switch {
-		case ev.Size() > limit || f.flaw == "all or nothing" && large:
-			results[i] = core.Result{Outcome: core.Rejected, Err: errors.New("too large")}
-			failed[ev.AggregateID] = true
-			continue
-		case ev.Type == "":
-			results[i] = core.Result{Outcome: core.Rejected, Err: errors.New("the type is empty")}
-			failed[ev.AggregateID] = true
-			continue
-		case failed[ev.AggregateID] && f.flaw != "goes on":
+		case failed[ev.AggregateID] && f.flaw != "goes on" && !f.is("sends what follows", l, "failing"):
 			continue
 		case f.flaw == "sends later" && ctx.Done() != nil && len(leases) == 20 && len(ev.Payload) == 1000 && i == 3:
 			f.place.store(false, message(ev))
+			continue
+		case f.choking(), f.flaw == "takes only some" && i >= 400:
+			results[i] = core.Result{Outcome: core.Refused, Err: errors.New("no")}
+			continue
+		case f.is("takes nothing twice", l, "again") && f.twice(l):
+			results[i] = core.Result{Outcome: core.Rejected, Err: errors.New("I have it")}
+			continue
+		case f.flaw == "assumes" && l.Redelivered, f.flaw == "never repeats" && l.Redelivered:
+			results[i] = core.Result{Outcome: core.Delivered}
 			continue
 		}
 		results[i] = core.Result{Outcome: core.Delivered, Receipt: ev.ID}
@@ -241,17 +406,36 @@ func (f *flawed) deliver(ctx context.Context, leases []core.Lease, results []cor
 			continue
 		}
 		out = append(out, message(ev))
-		if f.flaw == "repeats" && i == 70 && len(leases) == 100 {
+		m := &out[len(out)-1]
+		switch {
+		case f.flaw == "repeats" && i == 70 && len(leases) == 100:
 			out = append(out, message(ev))
-		}
-		if f.flaw == "keeps" && len(ev.Payload) == 2000 {
-			out[len(out)-1].Payload = ev.Payload
+		case f.flaw == "another body" && i == 70 && len(leases) == 100:
+			m.Payload = []byte("{}")
+		case f.flaw == "keeps" && len(ev.Payload) == 2000:
+			m.Payload = ev.Payload
+		case f.flaw == "puts retries first" && l.Attempt > 1 && ev.AggregateID == "ordered":
+			f.place.store(true, *m)
+			out = out[:len(out)-1]
 		}
 	}
-	f.place.store(f.flaw == "reverses", out...)
+	f.place.store(f.flaw == "reverses" && strings.HasPrefix(leases[0].Event.AggregateID, "key-"), out...)
 	if f.flaw == "leaks" {
 		go func() { select {} }()
 	}
+}
+
+// choke notes a huge event.
+func (f *flawed) choke(ev *core.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.choked = f.choked || f.flaw == "chokes" && len(ev.Payload) == hugeEvent
+}
+
+func (f *flawed) choking() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.choked
 }
 
 func message(ev *core.Event) Message {
