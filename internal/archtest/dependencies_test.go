@@ -39,6 +39,7 @@ var rules = []rule{
 	{"sink/sqs", [][]string{mongoDriver, kafkaClient, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", module + "/sink/kafka", module + "/sink/amqp"}}},
 	{"store/storetest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, sinks, {module + "/store/mongo"}}},
 	{"sink/sinktest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, stores, {module + "/sink/kafka", module + "/sink/amqp", module + "/sink/sqs"}}},
+	{"outboxtest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, sinks, {module + "/store/mongo"}}},
 	{"cmd/outbox", [][]string{tests, {"github.com/twmb/franz-go"}}},
 }
 
@@ -65,7 +66,7 @@ func TestDependenciesPointInwards(t *testing.T) {
 // one.
 func TestEachPackageHasItsRule(t *testing.T) {
 	t.Parallel()
-	for _, path := range goList(t, "./core/...", "./relay/...", "./store/...", "./sink/...", "./cmd/...") {
+	for _, path := range goList(t, "./core/...", "./relay/...", "./store/...", "./sink/...", "./outboxtest/...", "./cmd/...") {
 		pkg := strings.TrimPrefix(path, module+"/")
 		if strings.Contains(pkg, "/internal/") {
 			continue
