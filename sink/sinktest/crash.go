@@ -78,13 +78,16 @@ func crashPoints(t *testing.T, h Harness) {
 	t.Log("\n" + CrashPoints(t, h).String())
 }
 
+// What is in the call that is broken: several keys, several events of each.
+const crashKeys, crashEvents = 12, 2
+
 // crash breaks one step.
 func crash(t *testing.T, d Destination, step int, when When) Row {
 	s := d.open(t)
 	mustDeliver(t, s, lease("before", 100))
 	var leases []core.Lease
-	for range 3 {
-		for k := range 4 {
+	for range crashEvents {
+		for k := range crashKeys {
 			leases = append(leases, lease(fmt.Sprintf("crash-%d", k), 100))
 		}
 	}
@@ -98,7 +101,7 @@ func crash(t *testing.T, d Destination, step int, when When) Row {
 	}
 	carryOn(t, s, leases, first)
 	there := d.Received(t)
-	for k := range 4 {
+	for k := range crashKeys {
 		var want []string
 		key := fmt.Sprintf("crash-%d", k)
 		for _, l := range leases {

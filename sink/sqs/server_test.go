@@ -72,7 +72,7 @@ type reaction struct {
 	omit map[string]bool
 	// both mentions entries as stored and as failed.
 	both map[string]bool
-	// wait is waited for before anything else.
+	// wait is waited for before the answer.
 	wait <-chan struct{}
 	// text is the whole answer, as it is.
 	text string
