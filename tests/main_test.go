@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	results.print()
 	removeRelay()
+	removeActor()
 	os.Exit(code)
 }
 
