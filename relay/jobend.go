@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/crash"
 )
 
 // retry counts an attempt of a job, or fails it when there were enough. The lock
@@ -97,6 +98,7 @@ func (t *term) endJobs(ends []ending) bool {
 		_ = write(ctx)
 		return false
 	}
+	crash.Here("relay.jobsettled")
 	t.applyEnds(ends, lost)
 	for _, e := range ends {
 		if k := e.how.Kind; (k == core.Fail || k == core.EndUnknown) && !slices.Contains(lost, e.how.Job) {
