@@ -34,9 +34,10 @@ type Config struct {
 	// Workers deliver the jobs of Queue, one for each sink. Defaults to none.
 	Workers []Worker
 	// OnFailed is called after an event or job has durably failed for good, by
-	// the goroutine that set it aside: it should return soon. It is not called
-	// again for one that a process set aside just before it died. Defaults to
-	// nil: a line of the log tells it.
+	// the goroutine that set it aside: it should return soon, and may be called
+	// by several at once. It is not called for one that a process set aside just
+	// before it died, nor for a job that is taken back once too often. Defaults
+	// to nil: a line of the log tells it.
 	OnFailed func(context.Context, FailedJob)
 	// Owner names this process in the cursors that it holds. It must differ
 	// from that of any other start, also of the same program on the same

@@ -149,7 +149,7 @@ func (t *term) lend(b *batch, claimed []*core.Claimed) (ends []ending) {
 			}
 			c := claimed[0]
 			claimed = claimed[1:]
-			j.claimed, j.attempts = c, c.Lease.Attempt-1
+			j.claimed, j.attempts, j.kind = c, c.Lease.Attempt-1, c.Lease.Event.Type
 			bytes += c.Lease.Event.Size()
 			switch {
 			case !whole || c.Err != nil && r.count > 0:

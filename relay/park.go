@@ -155,7 +155,7 @@ func (t *term) join(p park, e *core.Parked, now time.Time) {
 	l := p.line
 	l.pending = l.pending[1:]
 	t.lines.open--
-	j := &job{tries: t.win.at(p.place).tries, due: now.Add(p.delay), open: core.OpenJob{
+	j := &job{tries: t.win.at(p.place).tries, due: now.Add(p.delay), kind: e.Entry.Event.Type, reason: e.Failure.Reason, open: core.OpenJob{
 		ID: e.ID, EventID: e.Entry.Event.ID, Key: e.Entry.Event.AggregateID, Position: e.Entry.Mark.Position(),
 		State: p.state, Attempts: e.Attempts, Ref: e.Ref,
 	}}

@@ -33,7 +33,8 @@ type job struct {
 	key       *key
 	open      core.OpenJob
 	due       time.Time
-	reason    string // of its last failure, where this term saw it
+	kind      string // type of its event, where this term saw it
+	reason    string // of its last failure, likewise
 	postponed int    // how often it waited without a counted attempt
 	// lost: what became of it must be asked of the store.
 	lost bool

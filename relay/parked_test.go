@@ -102,7 +102,7 @@ func TestARefusedEventIsParkedWithItsFollowersAndHoldsNothing(t *testing.T) {
 		equalIDs(t, "jobs, with one that was read later", k.states(), "a1=ready", "a2=ready", "a3=ready")
 		equalIDs(t, "delivered meanwhile", k.sink.got(), "b1", "b2")
 		s := r.route()
-		if b := s.Blocked; s.BlockedKeys != 1 || b == nil || b.Key != "a" || b.EventID != "a1" || b.Attempts != 1 || b.RetryAt.IsZero() {
+		if b := s.Blocked; s.BlockedKeys != 1 || b == nil || b.Key != "a" || b.EventID != "a1" || b.EventType != "t" || b.Reason != "not today" || b.Attempts != 1 || b.RetryAt.IsZero() {
 			t.Errorf("blocked: %d, %+v", s.BlockedKeys, b)
 		}
 		pass(time.Minute)

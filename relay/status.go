@@ -78,7 +78,8 @@ type RouteStatus struct {
 // BlockedKey is a key whose next event waits after a failure.
 type BlockedKey struct {
 	// Key is the AggregateID, and EventID and EventType the event that waits.
-	// All three are cut to 256 bytes.
+	// All three are cut to 256 bytes. The type of an event that an earlier holder
+	// parked is not known before it is tried.
 	Key, EventID, EventType string
 	// Attempts counts how often it was refused.
 	Attempts int
@@ -149,7 +150,9 @@ func (t *term) blockedLine() *BlockedKey {
 		return nil
 	}
 	j := first.jobs[0]
-	b := &BlockedKey{Key: short(first.key.name), EventID: short(j.open.EventID), Attempts: j.attempts, Reason: j.reason}
+	b := &BlockedKey{
+		Key: short(first.key.name), EventID: short(j.open.EventID), EventType: short(j.kind), Attempts: j.attempts, Reason: j.reason,
+	}
 	if first.place >= 0 {
 		b.RetryAt = first.due
 	}
