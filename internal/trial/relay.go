@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // BuildRelay builds the outbox command into dir and returns its path. Tests
@@ -178,12 +177,19 @@ func (r *Relay) Await(ctx context.Context, texts ...string) error {
 	}
 }
 
-// MaxRSS is the largest resident memory of an ended process in bytes, and CPU
-// the time that it used.
-func (r *Relay) MaxRSS() (bytes int64, cpu time.Duration) {
-	<-r.done
-	if usage, ok := r.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		bytes = usage.Maxrss * 1024
+// PeakMemory is the largest resident memory of the running process so far, in
+// bytes, 0 if it can't be known. (What the system tells of an ended process
+// begins with the memory of the one that started it.)
+func (r *Relay) PeakMemory() int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+	if err != nil {
+		return 0
 	}
-	return bytes, r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
+	for line := range strings.Lines(string(status)) {
+		var kilobytes int64
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); err == nil {
+			return kilobytes << 10
+		}
+	}
+	return 0
 }
