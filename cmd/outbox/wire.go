@@ -19,6 +19,7 @@ var (
 	sinkKinds = map[string]func() sinkOptions{
 		"amqp":  func() sinkOptions { return newAMQPOptions() },
 		"kafka": func() sinkOptions { return newKafkaOptions() },
+		"sqs":   func() sinkOptions { return newSQSOptions() },
 	}
 )
 
