@@ -120,6 +120,37 @@ func TestTheStoredLayoutIsTheDocumentedOne(t *testing.T) {
 	golden(t, "meta", docs("outbox_meta")...)
 }
 
+func TestParkedJobsAreStoredAsDocumented(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, servicetest.Database(t), Config{})
+	c := acquire(t, s, "kafka", "host-1")
+	var entries []core.Parked
+	for i, id := range []string{"ready", "active", "completed", "holds", "failed", "retried", "discarded"} {
+		m := markAt(t, id, 10, uint64(i))
+		m.committed = true
+		p := waiting(m, order(id))
+		p.Entry.Event.OccurredAt = time.Unix(1, 0).UTC()
+		p.Holds = id == "holds"
+		entries = append(entries, p)
+	}
+	refused := &entries[0]
+	refused.Attempts, refused.MaxAttempts, refused.Redelivered = 3, 7, true
+	refused.Failure, refused.Delay = core.Failure{Code: core.CodeUnknown, Reason: "no answer"}, time.Hour
+	parkAll(t, c, entries...)
+	claimed := claimOpen(t, c, openJobs(t, c, "ready", "active", "completed", "holds", "failed", "retried", "discarded")[1:], 6)
+	settleAll(t, s, core.Settlement{Kind: core.Complete, Receipt: "topic/0@7"}, claimed[1])
+	failure := core.Failure{Code: core.CodeExhausted, Reason: "tried often enough"}
+	settleAll(t, s, core.Settlement{Kind: core.Fail, Failure: failure, Holds: true}, claimed[2], claimed[5])
+	settleAll(t, s, core.Settlement{Kind: core.Fail, Failure: failure}, claimed[3], claimed[4])
+	if n, err := s.Retry(t.Context(), core.JobFilter{IDs: []string{"kafka/retried"}}, operator); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := s.Discard(t.Context(), core.JobFilter{IDs: []string{"kafka/discarded"}}, operator); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	golden(t, "jobs_parked", jobsOf(t, s)...)
+}
+
 func TestANewerLayoutIsRefused(t *testing.T) {
 	t.Parallel()
 	db := servicetest.Database(t)
