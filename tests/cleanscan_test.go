@@ -36,7 +36,7 @@ func TestTheCleanerFollowsAScanAndRemovesNothingAhead(t *testing.T) {
 	s.config.RouteOptions = []string{"window: 1000", "batch: {events: 20}", "lanes: 1"}
 	n.kafka.Delay(20 * time.Millisecond) // so that the scan lasts
 	s.follow()
-	for range scale(3, 20) {
+	for range scale(2, 20) {
 		before := left()
 		relay := s.hold()
 		eventually(t, time.Minute, "a removal behind the scan", func() bool { return left() < before })
