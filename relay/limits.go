@@ -72,26 +72,53 @@ func (l *limits) of(tenant string, now time.Time) *rate.Limiter {
 	return of
 }
 
-// tenantRoom is how many jobs of a tenant may begin until a time, and when one
-// more may.
-func (l *limits) tenantRoom(tenant string, until time.Time) (int, time.Time) {
+// ahead is how many jobs to have at hand for what may begin within the horizon,
+// at most n.
+func (l *limits) ahead(now time.Time, horizon time.Duration, n int) int {
+	if l.all == nil {
+		return n
+	}
+	return min(n, int(tokens(l.all, now, horizon)))
+}
+
+// next is when one more job than have are wanted at hand.
+func (l *limits) next(now time.Time, horizon time.Duration, have int) time.Time {
+	if l.all == nil {
+		return now
+	}
+	return later(l.all, now, tokens(l.all, now, horizon)-float64(have))
+}
+
+// tenantRoom is how many jobs of a tenant are wanted beside those at hand; if it
+// is none, also when it will be one.
+func (l *limits) tenantRoom(tenant string, now time.Time, horizon time.Duration, have int) (int, time.Time) {
 	if l.tenant == 0 {
-		return math.MaxInt32, time.Time{}
+		return maxAhead, time.Time{}
 	}
-	of := l.of(tenant, until)
-	return room(of, until), nextToken(of, until)
+	of := l.of(tenant, now)
+	room := tokens(of, now, horizon) - float64(have)
+	if room >= 1 {
+		return min(int(room), maxAhead), time.Time{}
+	}
+	return 0, later(of, now, room)
 }
 
-// room is how many tokens there are at a time.
-func room(l *rate.Limiter, at time.Time) int {
-	return int(l.TokensAt(at) + 1e-9)
+// tokens are those that there are and that come until the horizon, if they are
+// used as they come.
+func tokens(l *rate.Limiter, now time.Time, horizon time.Duration) float64 {
+	return l.TokensAt(now) + float64(l.Limit())*horizon.Seconds() + rounding
 }
 
-// nextToken is when there is a whole one, as seen at a time.
-func nextToken(l *rate.Limiter, at time.Time) time.Time {
-	missing := 1 - l.TokensAt(at)
-	if missing <= 0 {
-		return at
-	}
-	return at.Add(time.Duration(math.Ceil(missing / float64(l.Limit()) * float64(time.Second))))
+// later is when there is a whole token, of which there is a part now.
+func later(l *rate.Limiter, now time.Time, part float64) time.Time {
+	return now.Add(time.Duration(math.Ceil(max(0, 1-part) / float64(l.Limit()) * float64(time.Second))))
 }
+
+// room is how many tokens there are now.
+func room(l *rate.Limiter, now time.Time) int { return int(l.TokensAt(now) + rounding) }
+
+// nextToken is when there is a whole one.
+func nextToken(l *rate.Limiter, now time.Time) time.Time { return later(l, now, l.TokensAt(now)) }
+
+// rounding is what sums of parts of tokens may be too little.
+const rounding = 1e-6

@@ -23,6 +23,7 @@ const (
 // pauses are those in force, as this process knows them.
 type pauses struct {
 	queue core.Queue
+	store *trouble
 	// changed is called when others are in force than before.
 	changed func()
 
@@ -66,8 +67,10 @@ func (p *pauses) refresh(ctx context.Context, within time.Duration) error {
 	list, err := p.queue.Pauses(ctx)
 	if err != nil {
 		p.stale()
+		p.store.failed(opPauses, err)
 		return fmt.Errorf("asking what is paused: %w", err)
 	}
+	p.store.ok(opPauses)
 	sinks, tenants := map[string]core.Pause{}, map[string]core.Pause{}
 	for _, one := range list {
 		switch one.Scope {
@@ -139,11 +142,9 @@ func (r *Relay) watchPauses(ctx context.Context) {
 			continue
 		}
 		if err := r.pauses.refresh(ctx, pausesFresh/2); err != nil && ctx.Err() == nil {
-			r.jobStore.failed(opPauses, err)
 			sleep(ctx, waits.next())
 			continue
 		}
-		r.jobStore.ok(opPauses)
 		waits = r.cfg.StoreBackoff.start()
 	}
 }

@@ -45,7 +45,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{cfg: cfg, metrics: metrics, jobMetrics: jobMetrics}
 	r.jobStore = trouble{log: cfg.Logger, begin: "the store of the jobs fails: waiting for it", end: "the store of the jobs works again"}
-	r.pauses = pauses{queue: cfg.Queue, changed: r.pausesChanged}
+	r.pauses = pauses{queue: cfg.Queue, store: &r.jobStore, changed: r.pausesChanged}
 	for i := range cfg.Workers {
 		r.workers = append(r.workers, newWorker(r, &cfg.Workers[i]))
 	}

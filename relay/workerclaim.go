@@ -52,6 +52,16 @@ func (w *worker) claim(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		want, wait := w.want(now)
+		if one, paused := w.relay.pauses.sink(w.cfg.Sink); paused {
+			if w.wait(ctx, bell, nextLook(one, now), true) {
+				sleep(ctx, w.wakeDelay())
+			}
+			if err := w.relay.pauses.refresh(ctx, pausesFresh/2); err != nil && ctx.Err() == nil {
+				sleep(ctx, waits.next())
+			}
+			next = now
+			continue
+		}
 		if want > 0 && (w.claims.more || !now.Before(next)) {
 			again, err := w.claimSome(ctx, want)
 			switch {
@@ -115,7 +125,7 @@ func (w *worker) wakeDelay() time.Duration {
 // want is how many jobs to claim; where it is none because something must pass
 // first, also how long that takes. It gives back what can't begin soon.
 func (w *worker) want(now time.Time) (n int, wait time.Duration) {
-	sinkPause, sinkPaused := w.relay.pauses.sink(w.cfg.Sink)
+	_, sinkPaused := w.relay.pauses.sink(w.cfg.Sink)
 	tenantsPaused := w.relay.pauses.pausedTenants()
 	w.mu.Lock()
 	horizon := w.speed.horizon(w.cfg.Lease)
@@ -124,7 +134,6 @@ func (w *worker) want(now time.Time) (n int, wait time.Duration) {
 	var back []*held
 	switch {
 	case sinkPaused:
-		wait = nextLook(sinkPause, now)
 	case shut > 0:
 		wait = shut
 	case w.gate.rounds > 0: // one call finds out whether the sink is back
@@ -132,11 +141,11 @@ func (w *worker) want(now time.Time) (n int, wait time.Duration) {
 			n = min(w.gate.limit, w.cfg.BatchJobs) - len(w.hand.jobs)
 		}
 	default:
-		allowed, at := w.limits.most(now.Add(horizon), ahead)
+		allowed := w.limits.ahead(now, horizon, ahead)
 		if n = allowed - len(w.hand.jobs); n <= 0 && allowed < ahead {
-			wait = max(at.Sub(now)-horizon, time.Millisecond)
+			wait = max(w.limits.next(now, horizon, len(w.hand.jobs)).Sub(now), time.Millisecond)
 		}
-		if 2*n < ahead && len(w.hand.jobs) > 0 {
+		if 2*n < allowed && len(w.hand.jobs) > 0 {
 			n = 0 // a larger claim is soon due
 		}
 	}
@@ -163,12 +172,13 @@ func (w *worker) claimSome(ctx context.Context, want int) (again time.Duration, 
 	if err := w.relay.pauses.refresh(ctx, pausesFresh); err != nil {
 		return 0, err
 	}
-	if one, paused := w.relay.pauses.sink(w.cfg.Sink); paused {
-		return nextLook(one, time.Now()), nil
+	if _, paused := w.relay.pauses.sink(w.cfg.Sink); paused {
+		return 0, nil
 	}
 	// Where some tenants must be left out the others are known before it is asked
 	// whether jobs are due, else after.
-	choose := w.cfg.TenantRate > 0 || len(w.relay.pauses.pausedTenants()) > 0
+	paused := w.relay.pauses.pausedTenants()
+	choose := w.cfg.TenantRate > 0 || len(paused) > 0
 	var names []string // nil is any tenant
 	var later time.Time
 	if choose {
@@ -180,8 +190,11 @@ func (w *worker) claimSome(ctx context.Context, want int) (again time.Duration, 
 		want = min(want, room)
 	}
 	defer func() {
-		if !later.IsZero() && !c.more {
+		if !later.IsZero() {
 			again = min(again, max(time.Until(later), time.Millisecond))
+		}
+		for _, one := range paused {
+			again = min(again, nextLook(one, time.Now()))
 		}
 	}()
 	if choose && len(names) == 0 {

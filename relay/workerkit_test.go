@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/gooutbox/outbox/core"
@@ -198,5 +197,3 @@ func slow(d time.Duration) func(context.Context, []core.Lease) {
 		}
 	}
 }
-
-var _ = testing.Short

@@ -172,7 +172,7 @@ func (l *leases) due(now time.Time) (due []*grant, length, wait time.Duration) {
 		return nil, 0, wait
 	}
 	for g := range l.grants {
-		if g.lease == length && g.expires.Add(-g.lease*7/12).Sub(now) <= 0 {
+		if g.lease == length && g.expires.Add(-g.lease*3/4).Sub(now) <= 0 {
 			due = append(due, g)
 		}
 	}

@@ -65,16 +65,16 @@ func (w *worker) allowed(now time.Time) (names []string, room int, next time.Tim
 	paused := w.relay.pauses.pausedTenants()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	until := now.Add(w.speed.horizon(w.cfg.Lease))
+	horizon := w.speed.horizon(w.cfg.Lease)
 	names = []string{}
 	for _, name := range w.claims.tenants.page {
 		if _, is := paused[name]; is {
 			continue
 		}
-		of, at := w.limits.tenantRoom(name, until)
-		if of -= w.hand.tenants[name]; of > 0 {
+		of, at := w.limits.tenantRoom(name, now, horizon, w.hand.tenants[name])
+		if of > 0 {
 			names = append(names, name)
-			room += min(of, maxAhead)
+			room += of
 		} else if next.IsZero() || at.Before(next) {
 			next = at
 		}

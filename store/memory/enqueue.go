@@ -69,10 +69,12 @@ func (s *Store) addJobs(t *transaction, jobs []core.Job) ([]core.Receipt, error)
 	for i, one := range jobs {
 		j := newJob(one, s.cfg.Now())
 		receipts[i].ID = j.id
-		if there := s.sameKey(t, j.id); there != nil {
-			receipts[i].Duplicate, receipts[i].State = true, there.state
-			receipts[i].Mismatch = there.hash != j.hash
-			continue
+		if one.DedupKey != "" {
+			if there := s.sameKey(t, j.id); there != nil {
+				receipts[i].Duplicate, receipts[i].State = true, there.state
+				receipts[i].Mismatch = there.hash != j.hash
+				continue
+			}
 		}
 		t.jobs = append(t.jobs, j)
 	}
