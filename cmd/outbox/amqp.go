@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -116,9 +117,17 @@ func (o *amqpOptions) Validate(report config.Report) {
 	}
 	for _, err := range eachOf(cfg.Validate()) {
 		field, problem, _ := strings.Cut(err.Error(), " ")
-		report(amqpFields[field], problem)
+		at := amqpFields[field]
+		if m := amqpEntry.FindStringSubmatch(problem); m != nil {
+			n, _ := strconv.Atoi(m[1]) // digits
+			at, problem = at+"["+strconv.Itoa(n-1)+"]", m[2]
+		}
+		report(at, problem)
 	}
 }
+
+// amqpEntry is how the sink names one of its addresses, counted from 1.
+var amqpEntry = regexp.MustCompile(`^entry ([0-9]+) (.*)`)
 
 func (o *amqpOptions) sink() amqpsink.Config {
 	cfg := amqpsink.Config{
