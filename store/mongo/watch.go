@@ -22,7 +22,8 @@ var errQueueGone = errors.New("the collection of jobs was dropped or renamed")
 var watchPipeline = mongo.Pipeline{
 	op("$match", op("$or", bson.A{
 		bson.D{
-			{Key: "operationType", Value: "insert"}, {Key: "fullDocument.state", Value: core.JobReady},
+			{Key: "operationType", Value: "insert"},
+			{Key: "fullDocument.state", Value: core.JobReady},
 			{Key: "fullDocument.cursor", Value: op("$exists", false)},
 		},
 		bson.D{{Key: "operationType", Value: "replace"}, {Key: "fullDocument.state", Value: core.JobReady}},

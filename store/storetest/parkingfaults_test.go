@@ -156,8 +156,8 @@ var parkingFaults = map[string]func(*brokenParking){
 			return w
 		})
 	},
-	"SettlesWithoutHolding": func(b *brokenParking) { b.brokenQueue.settling(func(s *core.Settlement) { s.Holds = false }) },
-	"HoldsAlways":           func(b *brokenParking) { b.brokenQueue.settling(func(s *core.Settlement) { s.Holds = true }) },
+	"SettlesWithoutHolding": func(b *brokenParking) { b.settling(func(s *core.Settlement) { s.Holds = false }) },
+	"HoldsAlways":           func(b *brokenParking) { b.settling(func(s *core.Settlement) { s.Holds = true }) },
 	"ReadsParkedAsNew":      func(b *brokenParking) { b.reading(func(e *core.Entry, _ map[string]bool) { e.Queued = false }) },
 	"ReadsSettledAsNew": func(b *brokenParking) {
 		b.reading(func(e *core.Entry, known map[string]bool) { e.Queued = known[e.Event.ID] })
