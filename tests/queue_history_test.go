@@ -29,7 +29,7 @@ func TestTheHistoryOfAQueueKeepsItsRules(t *testing.T) {
 			c.config.Shares = map[string]float64{"refused": 0.06, "rejected": 0.01, "unknown": 0.03, "throttled": 0.002}
 			c.history(round, func(ctx context.Context) int {
 				stepDowns := 0
-				for every(ctx, 5*time.Second) {
+				for every(ctx, 4*time.Second) {
 					if set.StepDown(ctx) == nil {
 						stepDowns++
 					}
@@ -53,7 +53,7 @@ func (c *cast) history(round int, disturb func(ctx context.Context) (times int))
 	go func() { followed <- changes.Follow(following) }()
 
 	w := &trial.JobWorkload{
-		Box: c.store, Database: c.db, Transactions: scale(300, 3000), Workers: 4, Pause: 80 * time.Millisecond,
+		Box: c.store, Database: c.db, Transactions: scale(300, 3000), Workers: 4, Pause: 350 * time.Millisecond,
 		DedupKeys: scale(60, 600), MaxAttempts: 4, Seed: uint64(round),
 	}
 	var stepDowns, kills, stalls int

@@ -48,6 +48,11 @@ type MongodConfig struct {
 
 	// Port is the port of the first node. Defaults to a free one.
 	Port int
+
+	// Clocks are how far the wall clocks of nodes are ahead, by number from 0 on,
+	// behind if negative. What they count on their monotonic clocks is right. It
+	// needs libfaketime, see [Faketime].
+	Clocks map[int]time.Duration
 }
 
 func (c MongodConfig) withDefaults() (MongodConfig, error) {
@@ -104,7 +109,7 @@ func (m *Mongo) start(ctx context.Context, program string, newFolder func() (*fo
 		if err != nil {
 			return err
 		}
-		node := &MongoNode{program: program, config: &m.config, folder: dir}
+		node := &MongoNode{program: program, config: &m.config, folder: dir, clock: m.config.Clocks[number]}
 		m.nodes = append(m.nodes, node)
 		wanted := 0
 		if m.config.Port != 0 {

@@ -23,6 +23,7 @@ type MongoNode struct {
 	folder  *folder
 	port    *port
 	key     string // the file with the set's common secret, if any
+	clock   time.Duration
 	process *process
 }
 
@@ -41,7 +42,11 @@ func (n *MongoNode) Start(ctx context.Context) error {
 	if n.process.running() {
 		return fmt.Errorf("starting mongod %s: it is running", n.Address())
 	}
-	started, err := launch("mongod", n.folder.file("log"), n.folder.lasting, n.program, n.args()...)
+	program, args, err := n.commandLine(ctx)
+	if err != nil {
+		return err
+	}
+	started, err := launch("mongod", n.folder.file("log"), n.folder.lasting, program, args...)
 	if err != nil {
 		return err
 	}
@@ -50,6 +55,21 @@ func (n *MongoNode) Start(ctx context.Context) error {
 		_, err := n.hello(ctx)
 		return err
 	})
+}
+
+// commandLine is how the node is started: by env where its clock is to be wrong.
+func (n *MongoNode) commandLine(ctx context.Context) (program string, args []string, err error) {
+	if n.clock == 0 {
+		return n.program, n.args(), nil
+	}
+	library, err := Faketime(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	args = append([]string{
+		"LD_PRELOAD=" + library, fmt.Sprintf("FAKETIME=%+.3f", n.clock.Seconds()), "FAKETIME_DONT_FAKE_MONOTONIC=1", n.program,
+	}, n.args()...)
+	return "env", args, nil
 }
 
 func (n *MongoNode) args() []string {

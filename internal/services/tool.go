@@ -28,11 +28,27 @@ var (
 	maven  = tool{name: "Maven", find: onPath("mvn"), packages: []string{"maven"}}
 	python = tool{name: "Python with pip", find: findPip, packages: []string{"python3-pip"}}
 	kcat   = tool{name: "kcat", find: onPath("kcat"), packages: []string{"kcat"}}
+	fake   = tool{name: "libfaketime", find: findFaketime, packages: []string{"libfaketime"}}
 )
 
 // Kcat returns the path of kcat, a command-line client of Kafka, and installs
 // it where it may.
 func Kcat(ctx context.Context) (string, error) { return kcat.provide(ctx) }
+
+// Faketime returns the path of libfaketime, which puts the clocks of programs
+// wrong, and installs it where it may.
+func Faketime(ctx context.Context) (string, error) { return fake.provide(ctx) }
+
+// findFaketime looks where Debian and its like have it: the form for programs
+// with threads.
+func findFaketime(context.Context) (string, error) {
+	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1"} {
+		if found := glob("/", pattern); len(found) > 0 {
+			return found[0], nil
+		}
+	}
+	return "", fmt.Errorf("libfaketimeMT.so.1: %w", exec.ErrNotFound)
+}
 
 // provide returns the path of the tool. A missing one is installed with
 // apt-get if this process may; otherwise the error names the command to run.

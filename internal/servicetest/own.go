@@ -23,6 +23,14 @@ func StartMongod(t testing.TB, config services.MongodConfig) *services.Mongo {
 	return mongod
 }
 
+// NeedFaketime ends the test where the clocks of servers can't be put wrong.
+func NeedFaketime(t testing.TB) {
+	t.Helper()
+	if _, err := services.Faketime(t.Context()); err != nil {
+		missing(t, err.Error())
+	}
+}
+
 // NeedMongod ends the test where mongod can't be started, for tests that start
 // one in another process.
 func NeedMongod(t testing.TB) {

@@ -36,7 +36,9 @@ type Change struct {
 
 // History records every write of the jobs of a database by a change stream.
 type History struct {
+	jobs   *mongo.Collection
 	stream *mongo.ChangeStream
+	token  bson.Raw // of the last event
 
 	mu      sync.Mutex
 	changes []Change
@@ -45,11 +47,21 @@ type History struct {
 
 // RecordJobs begins the history. Follow reads it.
 func RecordJobs(ctx context.Context, jobs *mongo.Collection) (*History, error) {
-	stream, err := jobs.Watch(ctx, mongo.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(200*time.Millisecond))
-	if err != nil {
+	h := &History{jobs: jobs, docs: map[string]map[string]any{}}
+	if err := h.open(ctx); err != nil {
 		return nil, fmt.Errorf("recording the history of jobs: %w", err)
 	}
-	return &History{stream: stream, docs: map[string]map[string]any{}}, nil
+	h.token = h.stream.ResumeToken()
+	return h, nil
+}
+
+func (h *History) open(ctx context.Context) (err error) {
+	opts := options.ChangeStream().SetMaxAwaitTime(200 * time.Millisecond)
+	if h.token != nil {
+		opts.SetStartAfter(h.token)
+	}
+	h.stream, err = h.jobs.Watch(ctx, mongo.Pipeline{}, opts)
+	return err
 }
 
 // event is a change event.
@@ -64,20 +76,29 @@ type event struct {
 	} `bson:"updateDescription"`
 }
 
-// Follow reads until ctx ends, which is no error.
+// Follow reads until ctx ends, which is no error. It goes on where it was when
+// the servers were away.
 func (h *History) Follow(ctx context.Context) error {
-	defer h.stream.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left to read
-	for h.stream.Next(ctx) {
-		var e event
-		if err := h.stream.Decode(&e); err != nil {
-			return fmt.Errorf("reading the history of jobs: %w", err)
+	for {
+		for h.stream != nil && h.stream.Next(ctx) {
+			var e event
+			if err := h.stream.Decode(&e); err != nil {
+				return fmt.Errorf("reading the history of jobs: %w", err)
+			}
+			h.add(&e)
+			h.token = h.stream.ResumeToken()
 		}
-		h.add(&e)
+		if h.stream != nil {
+			_ = h.stream.Close(context.WithoutCancel(ctx)) // what was read is read
+			h.stream = nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(100 * time.Millisecond):
+		}
+		_ = h.open(ctx) // a set that has no primary is asked again
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("reading the history of jobs: %w", h.stream.Err())
 }
 
 func (h *History) add(e *event) {
