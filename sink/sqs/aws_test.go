@@ -70,6 +70,7 @@ type received struct {
 	payload []byte
 	group   string
 	body    string
+	sent    string // when, in milliseconds
 }
 
 // drain takes all messages out of a queue, in the order in which it gives them.
@@ -108,7 +109,7 @@ func open(t testing.TB, m *types.Message) received {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := received{headers: map[string]string{}, body: aws.ToString(m.Body), group: m.Attributes["MessageGroupId"]}
+	r := received{headers: map[string]string{}, body: aws.ToString(m.Body), group: m.Attributes["MessageGroupId"], sent: m.Attributes["SentTimestamp"]}
 	for _, h := range headers {
 		r.headers[h.Name] = h.Value
 	}

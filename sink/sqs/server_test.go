@@ -34,6 +34,8 @@ type server struct {
 	lookup  func(op string) reaction
 	lenient bool
 	last    int
+	// changed is filled after something was stored.
+	changed chan struct{}
 }
 
 type fakeQueue struct {
@@ -85,7 +87,7 @@ type failure struct {
 
 func newServer(t testing.TB, queues ...string) *server {
 	t.Helper()
-	s := &server{t: t, queues: map[string]*fakeQueue{}, asked: map[string]int{}}
+	s := &server{t: t, queues: map[string]*fakeQueue{}, asked: map[string]int{}, changed: make(chan struct{}, 1)}
 	for _, name := range queues {
 		s.create(name, maxBatchBytes)
 	}
@@ -310,6 +312,10 @@ func (s *server) take(w http.ResponseWriter, r *http.Request, b *batch, do *reac
 		}
 	}
 	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 	do.stores = false
 	if !answered(w, r, do) {
 		_ = json.NewEncoder(w).Encode(out)
