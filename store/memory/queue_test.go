@@ -122,7 +122,9 @@ func TestWatchTellsAtOnceAndEndsInABubble(t *testing.T) {
 		wakes := make(chan core.Wake, 10)
 		done := make(chan error, 1)
 		go func() { done <- s.Watch(ctx, func(w core.Wake) { wakes <- w }) }()
-		synctest.Wait()
+		if w := <-wakes; w != (core.Wake{}) {
+			t.Errorf("it has begun, and says %+v", w)
+		}
 		enqueue(t, s, mail("a"))
 		if w := <-wakes; w.Sink != "mail" {
 			t.Errorf("woken for %q, want mail", w.Sink)
