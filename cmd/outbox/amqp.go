@@ -58,15 +58,6 @@ type amqpBinding struct {
 // amqpArgument is a whole number, true or false, else a text.
 type amqpArgument string
 
-// UnmarshalText takes the text as it is.
-func (a *amqpArgument) UnmarshalText(text []byte) error {
-	*a = amqpArgument(text)
-	return nil
-}
-
-// MarshalText is the inverse of UnmarshalText.
-func (a amqpArgument) MarshalText() ([]byte, error) { return []byte(a), nil }
-
 func (a amqpArgument) value() any {
 	if n, err := strconv.ParseInt(string(a), 10, 64); err == nil {
 		return n

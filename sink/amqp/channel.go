@@ -157,8 +157,10 @@ func (c *channel) next(ctx context.Context) (confirmation, error) {
 	}
 }
 
-// answered looks for the message among those that came back first: the broker
-// returns a message before it confirms it, and the client keeps the order.
+// answered looks for the message among those that came back first: "If the
+// message is also published as mandatory, the basic.return is sent to the client
+// before basic.ack", and so it is before a basic.nack
+// (https://www.rabbitmq.com/docs/confirms), and the client keeps the order.
 func (c *channel) answered(confirm amqp091.Confirmation) confirmation {
 	c.waiting--
 	for {
