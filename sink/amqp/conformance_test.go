@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rabbitmq/amqp091-go"
+
 	"github.com/gooutbox/outbox/core"
 	"github.com/gooutbox/outbox/internal/services"
 	"github.com/gooutbox/outbox/internal/servicetest"
@@ -15,32 +17,38 @@ import (
 func TestConformance(t *testing.T) {
 	broker := servicetest.StartRabbitMQ(t, services.RabbitMQConfig{})
 	sinktest.Run(t, sinktest.Harness{New: func(t testing.TB) sinktest.Destination {
-		q := newQueue(t, broker.URL(), nil)
+		q, b := newQueue(t, broker.URL(), nil), newBreaker(t, broker.Address())
+		var last *Sink
 		return sinktest.Destination{
 			Open: func(t testing.TB) core.Sink {
 				s, err := New(Config{
-					URLs:            []string{broker.URL()},
+					URLs:            []string{strings.Replace(broker.URL(), broker.Address(), b.listener.Addr().String(), 1)},
 					Exchange:        "{{ with .Tenant }}{{ . }}{{ else }}" + q.name + "{{ end }}",
 					MaxMessageBytes: 65_536,
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
+				last = s
 				return s
 			},
 			Received: q.messages,
 			TooLarge: 70_000,
-			Spoil: []func(*core.Event){
-				func(e *core.Event) { e.Headers["ce_x"] = "1" },
-				func(e *core.Event) { e.Headers["cloudEvents:x"] = "1" },
-				func(e *core.Event) { e.ID = "" },
-				func(e *core.Event) { e.CorrelationID = strings.Repeat("c", 300) },
-				func(e *core.Event) { e.Type = strings.Repeat("t", 300) },
-				func(e *core.Event) { e.Tenant = "no\nexchange" },
+			Reject:   rejected(),
+			Spoil: append(rejected(),
 				func(e *core.Event) { e.Tenant = q.name + "-missing" },
 				func(e *core.Event) { e.Tenant = "amq.direct" }, // nothing is bound there
-				func(e *core.Event) { e.Payload = make([]byte, 70_000) },
+			),
+			Refuse: func(t testing.TB) (func(*core.Event), func()) {
+				other := servicetest.Name(t)
+				admin(t, broker.URL(), func(ch *amqp091.Channel) error {
+					return ch.ExchangeDeclare(other, "fanout", true, false, false, false, nil)
+				})
+				return func(e *core.Event) { e.Tenant = other }, func() {
+					admin(t, broker.URL(), func(ch *amqp091.Channel) error { return ch.QueueBind(q.name, "", other, false, nil) })
+				}
 			},
+			Steps: steps(b, func() *Sink { return last }),
 			Cut: func(t testing.TB) func() {
 				broker.Kill()
 				return func() {
@@ -61,4 +69,38 @@ func TestConformance(t *testing.T) {
 			},
 		}
 	}})
+}
+
+func rejected() []func(*core.Event) {
+	return []func(*core.Event){
+		func(e *core.Event) { e.Headers["ce_x"] = "1" },
+		func(e *core.Event) { e.Headers["cloudEvents:x"] = "1" },
+		func(e *core.Event) { e.ID = "" },
+		func(e *core.Event) { e.CorrelationID = strings.Repeat("c", 300) },
+		func(e *core.Event) { e.Type = strings.Repeat("t", 300) },
+		func(e *core.Event) { e.Tenant = "no\nexchange" },
+		func(e *core.Event) { e.Payload = make([]byte, 70_000) },
+	}
+}
+
+// steps are the questions of a sink to its broker, in their order. All but the
+// last are asked on a new connection only.
+func steps(b *breaker, sink func() *Sink) []sinktest.Step {
+	step := func(name string, ask, answer method, stores bool) sinktest.Step {
+		return sinktest.Step{Name: name, Stores: stores, Repeats: stores, Break: func(t testing.TB, when sinktest.When) func() bool {
+			if !stores {
+				b.cut()
+				eventually(t, func() bool { return sink().alive() == nil })
+			}
+			return b.arm(when, ask, answer)
+		}}
+	}
+	return []sinktest.Step{
+		step("log in", method{10, 11}, method{10, 30}, false),
+		step("open the virtual host", method{10, 40}, method{10, 41}, false),
+		step("look for the exchange", method{40, 10}, method{40, 11}, false),
+		step("open a channel", method{20, 10}, method{20, 11}, false),
+		step("ask for confirms", method{85, 10}, method{85, 11}, false),
+		step("publish", method{60, 40}, method{60, 80}, true),
+	}
 }
