@@ -86,6 +86,9 @@ func TestAKeyGoesOnPastAFailedEvent(t *testing.T) {
 	require.EqualValues(t, 2, n)
 	c.awaitVersions("what was retried, in its order, without what was discarded", "a", 4, 5, 1, 3)
 	for _, note := range c.notes() {
+		if !note.End {
+			continue
+		}
 		require.Equal(t, note.Key == "a" && note.Version < 4 && note.Arrived, note.Redriven, "%+v", note)
 	}
 	c.append("a", 6, 6)

@@ -1,6 +1,12 @@
 package mutants
 
-var mutants = []mutant{
+import "slices"
+
+// mutants are all of them.
+var mutants = slices.Concat(logMutants, queueMutants, parkingMutants)
+
+// logMutants are those of cursors, the relay and Kafka.
+var logMutants = []mutant{
 	{
 		rule:  "a write of a cursor names the fence",
 		file:  "store/mongo/cursor.go",
@@ -130,8 +136,8 @@ var mutants = []mutant{
 	{
 		rule:  "a key is in one call at a time",
 		file:  "relay/keys.go",
-		from:  "		k.tail = i\n		return\n",
-		to:    "		k.tail = i\n		if k.inCall {\n			ks.ready.pushBack(k)\n		}\n		return\n",
+		from:  "		k.tail = i\n		return k\n",
+		to:    "		k.tail = i\n		if k.inCall {\n			ks.ready.pushBack(k)\n		}\n		return k\n",
 		suite: "./relay", run: "TestRandomHistories|TestAKeys|TestEventsReach",
 	},
 	{
