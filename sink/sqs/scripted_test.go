@@ -85,11 +85,14 @@ func rejected() []func(*core.Event) {
 	}
 }
 
-// breakSend lets one batch fail.
+// breakSend lets one batch fail, a large one: the worst case is wanted.
 func (s *server) breakSend(_ testing.TB, when sinktest.When) func() bool {
 	var once sync.Once
 	struck := false
 	s.on(func(b *batch) (do reaction) {
+		if len(b.Entries) < 5 {
+			return do
+		}
 		once.Do(func() {
 			struck = true
 			switch when {
