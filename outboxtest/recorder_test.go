@@ -133,7 +133,6 @@ func TestWhatDiffersIsTold(t *testing.T) {
 			[]string{`Event.Headers["x"]: got "1", want "2"`, `Event.Headers["y"]: is missing, want "1"`},
 		},
 	} {
-		c := c
 		said := &complaints{}
 		ok := r.AssertEnqueued(said, outboxtest.LikeJob(c.want))
 		if ok != (len(c.lines) == 0) || ok != (said.text == "") {

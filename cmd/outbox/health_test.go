@@ -100,7 +100,7 @@ func TestTheMostPressingVerdictWins(t *testing.T) {
 		for _, second := range codes[i+1:] {
 			a, b := cases[first], cases[second]
 			both := situation{running(append(slices.Clone(a.status.Routes), b.status.Routes...)...), a.stats}
-			both.stats.Stats.Cursors = append(slices.Clone(a.stats.Cursors), b.stats.Cursors...)
+			both.stats.Cursors = append(slices.Clone(a.stats.Cursors), b.stats.Cursors...)
 			both.stats.LogWindow = max(a.stats.LogWindow, b.stats.LogWindow)
 			if b.stats.apart != 0 {
 				both.stats.apart = b.stats.apart
