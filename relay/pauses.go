@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,6 +17,8 @@ const (
 	// pausesLook is how often it is asked at least whether a pause has ended: the
 	// store's clock says when, and this process's may be another.
 	pausesLook = 5 * time.Second
+	// pausesSeldom is how old it may be where the store tells of changes.
+	pausesSeldom = 15 * time.Second
 	// pausesTimeout bounds one question.
 	pausesTimeout = 5 * time.Second
 )
@@ -27,7 +30,7 @@ type pauses struct {
 	// changed is called when others are in force than before.
 	changed func()
 
-	asking sync.Mutex // one asks at a time
+	asking chan struct{} // holds a token while one asks
 
 	mu      sync.Mutex
 	asked   time.Time // zero: never, or a change was told since
@@ -53,8 +56,12 @@ func (p *pauses) refresh(ctx context.Context, within time.Duration) error {
 	if p.fresh(time.Now(), within) {
 		return nil
 	}
-	p.asking.Lock()
-	defer p.asking.Unlock()
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return fmt.Errorf("asking what is paused: %w", ctx.Err())
+	}
 	now := time.Now()
 	if p.fresh(now, within) {
 		return nil
@@ -110,6 +117,15 @@ func (p *pauses) sink(name string) (core.Pause, bool) {
 	return one, paused
 }
 
+// status is why a sink is paused and until when, "" if it isn't.
+func (p *pauses) status(name string) (reason string, until time.Time) {
+	one, paused := p.sink(name)
+	if !paused {
+		return "", time.Time{}
+	}
+	return cmp.Or(one.Reason, "paused"), one.Until
+}
+
 // pausedTenants are the names of tenants that are paused, nil for none. They
 // must not be changed.
 func (p *pauses) pausedTenants() map[string]core.Pause {
@@ -138,15 +154,35 @@ func nextLook(one core.Pause, now time.Time) time.Duration {
 func (r *Relay) watchPauses(ctx context.Context) {
 	waits := r.cfg.StoreBackoff.start()
 	for sleep(ctx, pausesFresh*9/10) {
-		if !slices.ContainsFunc(r.workers, (*worker).busy) {
+		within := r.pausesWithin()
+		if within == 0 {
 			continue
 		}
-		if err := r.pauses.refresh(ctx, pausesFresh/2); err != nil && ctx.Err() == nil {
+		if err := r.pauses.refresh(ctx, within); err != nil && ctx.Err() == nil {
 			sleep(ctx, waits.next())
 			continue
 		}
 		waits = r.cfg.StoreBackoff.start()
 	}
+}
+
+// pausesWithin is how old what is known of pauses may be at present, 0 if it
+// doesn't matter. A route always has work; where the store tells of changes it
+// asks seldom.
+func (r *Relay) pausesWithin() (within time.Duration) {
+	if slices.ContainsFunc(r.workers, (*worker).busy) {
+		return pausesFresh / 2
+	}
+	for _, rt := range r.routes {
+		if !rt.holding() {
+			continue
+		}
+		if _, paused := r.pauses.sink(rt.cfg.Sink); paused || !r.watching.Load() {
+			return pausesFresh / 2
+		}
+		within = pausesSeldom
+	}
+	return within
 }
 
 const opPauses = "asking what is paused"

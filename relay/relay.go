@@ -45,7 +45,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{cfg: cfg, metrics: metrics, jobMetrics: jobMetrics}
 	r.jobStore = trouble{log: cfg.Logger, begin: "the store of the jobs fails: waiting for it", end: "the store of the jobs works again"}
-	r.pauses = pauses{queue: cfg.Queue, store: &r.jobStore, changed: r.pausesChanged}
+	r.pauses = pauses{queue: cfg.Queue, store: &r.jobStore, changed: r.pausesChanged, asking: make(chan struct{}, 1)}
 	for i := range cfg.Workers {
 		r.workers = append(r.workers, newWorker(r, &cfg.Workers[i]))
 	}
@@ -117,10 +117,10 @@ func (r *Relay) startQueue(ctx context.Context, upkeep *sync.WaitGroup) (settled
 	upkeep.Go(func() { r.watch(ctx) })
 	upkeep.Go(func() { r.takeBack(ctx) })
 	upkeep.Go(func() { r.cleanJobs(ctx) })
+	upkeep.Go(func() { r.watchPauses(ctx) })
 	if len(r.workers) == 0 {
 		return func() error { return nil }
 	}
-	upkeep.Go(func() { r.watchPauses(ctx) })
 	r.leases = newLeases(r.cfg.Queue, r.cfg.StoreBackoff, &r.jobStore)
 	r.settler = newSettler(r.cfg.Queue, r.cfg.StoreBackoff, &r.jobStore, r.leases)
 	// Both go on in a drain.
@@ -145,8 +145,11 @@ func (r *Relay) startQueue(ctx context.Context, upkeep *sync.WaitGroup) (settled
 	}
 }
 
-// pausesChanged lets workers look.
+// pausesChanged lets workers and routes look.
 func (r *Relay) pausesChanged() {
+	for _, rt := range r.routes {
+		rt.pausesChanged()
+	}
 	for _, w := range r.workers {
 		w.signalRoom()
 	}

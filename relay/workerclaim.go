@@ -167,60 +167,77 @@ func (w *worker) want(now time.Time) (n int, wait time.Duration) {
 func (w *worker) claimSome(ctx context.Context, want int) (again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	c, queue, sure := &w.claims, w.relay.cfg.Queue, !w.claims.more
+	c, sure := &w.claims, !w.claims.more
 	c.more = false
+	if sure && !w.chooses() {
+		wait, due, err := w.due(ctx, nil)
+		if err != nil || !due {
+			return wait, err
+		}
+	}
 	if err := w.relay.pauses.refresh(ctx, pausesFresh); err != nil {
 		return 0, err
 	}
 	if _, paused := w.relay.pauses.sink(w.cfg.Sink); paused {
 		return 0, nil
 	}
-	// Where some tenants must be left out the others are known before it is asked
-	// whether jobs are due, else after.
-	paused := w.relay.pauses.pausedTenants()
-	choose := w.cfg.TenantRate > 0 || len(paused) > 0
-	var names []string // nil is any tenant
-	var later time.Time
-	if choose {
-		if err := c.tenants.load(ctx, queue, w.cfg.Sink, sure); err != nil {
-			return 0, err
-		}
-		var room int
-		names, room, later = w.allowed(time.Now())
-		want = min(want, room)
+	if err := c.tenants.load(ctx, w.relay.cfg.Queue, w.cfg.Sink, sure); err != nil {
+		return 0, err
 	}
-	defer func() {
+	if w.chooses() {
+		return w.claimChosen(ctx, want, sure)
+	}
+	var names []string // any tenant
+	if !c.tenants.one() {
+		names = c.tenants.page
+	}
+	return w.claimOf(ctx, want, names, sure)
+}
+
+// chooses tells whether some tenants may have to be left out: then the others
+// are known before it is asked whether jobs are due.
+func (w *worker) chooses() bool {
+	return w.cfg.TenantRate > 0 || len(w.relay.pauses.pausedTenants()) > 0
+}
+
+// claimChosen claims jobs of the tenants that are neither paused nor at their
+// rate.
+func (w *worker) claimChosen(ctx context.Context, want int, sure bool) (again time.Duration, err error) {
+	names, room, later := w.allowed(time.Now())
+	defer func() { // some may be allowed earlier than it is looked again
 		if !later.IsZero() {
 			again = min(again, max(time.Until(later), time.Millisecond))
 		}
-		for _, one := range paused {
+		for _, one := range w.relay.pauses.pausedTenants() {
 			again = min(again, nextLook(one, time.Now()))
 		}
 	}()
-	if choose && len(names) == 0 {
-		c.more = c.tenants.turn()
+	if len(names) == 0 {
+		w.claims.more = w.claims.tenants.turn()
 		return w.rest(0, false), nil
 	}
 	if sure {
-		due, some, err := queue.NextDue(ctx, w.cfg.Sink, names)
-		if err != nil {
-			return 0, err
-		}
-		if !some || due > 0 {
-			c.more = choose && c.tenants.turn()
-			c.first = false
-			return w.rest(due, some), nil
+		wait, due, err := w.due(ctx, names)
+		if err != nil || !due {
+			w.claims.more = err == nil && w.claims.tenants.turn()
+			return wait, err
 		}
 	}
-	if !choose {
-		if err := c.tenants.load(ctx, queue, w.cfg.Sink, sure); err != nil {
-			return 0, err
-		}
-		if !c.tenants.one() {
-			names = c.tenants.page
-		}
+	return w.claimOf(ctx, min(want, room), names, sure)
+}
+
+// due asks whether jobs of some tenants, nil for any, are due; if not, also how
+// long to wait.
+func (w *worker) due(ctx context.Context, names []string) (wait time.Duration, due bool, err error) {
+	in, some, err := w.relay.cfg.Queue.NextDue(ctx, w.cfg.Sink, names)
+	if err != nil {
+		return 0, false, err
 	}
-	return w.claimOf(ctx, want, names, sure)
+	if some && in <= 0 {
+		return 0, true, nil
+	}
+	w.claims.first = false
+	return w.rest(in, some), false, nil
 }
 
 // claimOf claims jobs of some tenants, nil for any.

@@ -116,10 +116,26 @@ func (l *line) sever() {
 	l.cut = true
 }
 
+func (l *line) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = false
+}
+
 func (l *line) count(method string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calls[method]
+}
+
+// all counts the calls of all methods.
+func (l *line) all() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range l.calls {
+		n += of
+	}
+	return n
 }
 
 func (l *line) enter(ctx context.Context, method string) error {
