@@ -37,6 +37,9 @@ type AcquireRequest struct {
 	Lease time.Duration
 	// Start says where a cursor that doesn't exist yet begins.
 	Start Start
+	// Sink is the name of the sink that the cursor's events go to, so that Explain
+	// knows which pause stops them. Optional.
+	Sink string
 	// Marking sets published_at on delivered events beside the cursor's
 	// position. Stores that can only poll mark in any case.
 	Marking bool

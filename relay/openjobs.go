@@ -47,8 +47,8 @@ func (t *term) touch(j *job) {
 	}
 }
 
-// findJobs lists the open jobs once, before anything is sent. It returns false
-// when the term must not begin.
+// findJobs lists the open jobs once, before anything is sent, and asks what is
+// paused. It returns false when the term must not begin.
 func (t *term) findJobs(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,7 +57,11 @@ func (t *term) findJobs(ctx context.Context) bool {
 	for {
 		err := t.listJobs(ctx)
 		if err == nil {
+			err = t.route.relay.pauses.refresh(ctx, pausesFresh)
+		}
+		if err == nil {
 			t.route.store.ok(opOpenJobs)
+			t.obeyPause()
 			return true
 		}
 		if ctx.Err() != nil {

@@ -70,6 +70,9 @@ func (t *term) choose(b *batch) bool {
 
 // mayCall tells whether a call may begin now. The lock is held.
 func (t *term) mayCall() bool {
+	if t.paused {
+		return false
+	}
 	if t.careful && (t.calls > 0 || t.win.settled > t.win.saved || t.parking > 0) {
 		return false
 	}

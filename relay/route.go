@@ -115,7 +115,7 @@ func (rt *route) standBy(ctx context.Context) (core.Cursor, error) {
 	for ctx.Err() == nil {
 		req := core.AcquireRequest{
 			Name: rt.cfg.Name, Owner: rt.relay.cfg.Owner, Lease: lease,
-			Start: rt.cfg.Start, Marking: rt.cfg.Marking,
+			Start: rt.cfg.Start, Marking: rt.cfg.Marking, Sink: rt.cfg.Sink,
 		}
 		if seen.revision != "" && time.Since(seen.at) > lease {
 			req.Unchanged = seen.revision

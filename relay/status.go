@@ -18,6 +18,8 @@ const (
 	// Waiting: this process holds the cursor, and its sink takes nothing at
 	// present.
 	Waiting State = "waiting"
+	// Paused: this process holds the cursor, and somebody has paused its sink.
+	Paused State = "paused"
 )
 
 // Status is what a relay is doing, as of the call.
@@ -49,6 +51,11 @@ type RouteStatus struct {
 	// works; SinkSince is when that began and RetryAt when it is tried next.
 	SinkError          string
 	SinkSince, RetryAt time.Time
+	// Paused is why the sink is paused, empty while it isn't or on standby;
+	// PausedUntil is when that ends by the store's clock, zero if somebody must
+	// resume it.
+	Paused      string
+	PausedUntil time.Time
 	// Fence is that of the present term, 0 on standby.
 	Fence uint64
 	// Position is the last that was saved or found. PositionTime is when its
@@ -109,6 +116,10 @@ func (t *term) status(s *RouteStatus) {
 	s.Window, s.InFlight = t.win.count(), t.inFlight
 	if t.gate.until.After(time.Now()) || t.gate.rounds > 0 {
 		s.State, s.RetryAt = Waiting, t.gate.until
+	}
+	if t.paused {
+		s.State = Paused
+		s.Paused, s.PausedUntil = t.route.relay.pauses.status(t.route.cfg.Sink)
 	}
 	s.BlockedKeys = len(t.keys.waiting) + len(t.lines.all)
 	s.Parked = t.lines.open

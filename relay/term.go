@@ -39,6 +39,7 @@ type term struct {
 	// and none will be. over: the cursor is lost or given back.
 	draining, finishing, over bool
 	careful                   bool // see careful.go
+	paused                    bool // see pausedroute.go
 
 	win       window
 	keys      keys

@@ -28,12 +28,7 @@ func (w *worker) status() WorkerStatus {
 	s := WorkerStatus{Sink: w.cfg.Sink}
 	s.SinkError, s.SinkSince = w.outage.now()
 	s.StoreError, s.StoreSince = w.relay.jobStore.now()
-	if one, paused := w.relay.pauses.sink(w.cfg.Sink); paused {
-		s.Paused, s.PausedUntil = one.Reason, one.Until
-		if s.Paused == "" {
-			s.Paused = "paused"
-		}
-	}
+	s.Paused, s.PausedUntil = w.relay.pauses.status(w.cfg.Sink)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.Calls, s.InFlight, s.Ahead = w.calls, w.inFlight, len(w.hand.jobs)

@@ -13,6 +13,7 @@ import (
 // cursorState is what the store knows of a cursor, guarded by its mutex.
 type cursorState struct {
 	name, owner string
+	sink        string
 	fence       uint64
 	leaseUntil  time.Time
 	// revision rises with every write of a holder.
@@ -108,7 +109,7 @@ func (s *Store) takeOver(req core.AcquireRequest, sent time.Time) (*cursor, erro
 		}
 	}
 	s.clock++
-	state.fence, state.owner, state.marking = s.clock, req.Owner, req.Marking
+	state.fence, state.owner, state.marking, state.sink = s.clock, req.Owner, req.Marking, req.Sink
 	state.leaseUntil = now.Add(req.Lease)
 	state.moved = false
 	state.revision++

@@ -64,10 +64,8 @@ func (s *Store) causes(j *job) []core.Cause {
 		})
 	}
 	for _, p := range s.pauses() {
-		if p.Scope == core.PauseSink && p.Name == j.Sink || p.Scope == core.PauseTenant && p.Name == j.Tenant {
-			causes = append(causes, core.Cause{
-				Code: core.CausePaused, Text: fmt.Sprintf("%s %s is paused: %s", p.Scope, p.Name, p.Reason), Until: p.Until,
-			})
+		if p.Scope == core.PauseSink && p.Name == j.Sink || p.Scope == core.PauseTenant && p.Name == j.Tenant && j.cursor == "" {
+			causes = append(causes, pausedBy(p))
 		}
 	}
 	switch now := s.cfg.Now(); {
@@ -79,6 +77,12 @@ func (s *Store) causes(j *job) []core.Cause {
 		causes = append(causes, core.Cause{Code: core.CauseDue, Text: "it is due: a worker of its sink takes it next"})
 	}
 	return causes
+}
+
+func pausedBy(p core.Pause) core.Cause {
+	return core.Cause{
+		Code: core.CausePaused, Text: fmt.Sprintf("%s %s is paused: %s", p.Scope, p.Name, p.Reason), Until: p.Until,
+	}
 }
 
 // predecessor is the first job of the same cursor and key that comes before j and
@@ -112,6 +116,13 @@ func (s *Store) explainEvent(d *document) core.Explanation {
 			cause = core.Cause{Code: core.CauseCursorStopped, Text: fmt.Sprintf("nobody runs cursor %s", c.name)}
 		}
 		causes = append(causes, cause)
+		for _, p := range s.pauses() {
+			if p.Scope == core.PauseSink && p.Name == c.sink {
+				paused := pausedBy(p)
+				paused.Text = fmt.Sprintf("cursor %s waits: %s", c.name, paused.Text)
+				causes = append(causes, paused)
+			}
+		}
 	}
 	state := "waiting"
 	if len(s.cursors) == 0 {

@@ -192,6 +192,9 @@ func takePipeline(req core.AcquireRequest, term string, poll, set bool) bson.A {
 		{Key: "revision", Value: op("$add", bson.A{op("$ifNull", bson.A{"$revision", int64(0)}), int64(1)})},
 		{Key: "fruitless", Value: op("$add", bson.A{op("$ifNull", bson.A{"$fruitless", 0}), 1})},
 	}
+	if req.Sink != "" {
+		taken = append(taken, bson.E{Key: "sink", Value: literal(req.Sink)})
+	}
 	return bson.A{op("$replaceWith", op("$cond", bson.A{
 		may,
 		op("$mergeObjects", bson.A{

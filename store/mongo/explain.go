@@ -163,7 +163,7 @@ func (s *Store) holding(ctx context.Context, j *readJob, now time.Time) ([]core.
 		return nil, err
 	}
 	for _, p := range pauses {
-		if (p.Scope == core.PauseSink && p.Name == j.sink) || (p.Scope == core.PauseTenant && p.Name == j.event.Tenant) {
+		if (p.Scope == core.PauseSink && p.Name == j.sink) || (p.Scope == core.PauseTenant && p.Name == j.event.Tenant && j.cursor == "") {
 			causes = append(causes, pausedBy(p))
 		}
 	}
@@ -244,10 +244,21 @@ func (s *Store) explainEvent(ctx context.Context, id string, raw bson.Raw, now t
 		e.Causes = []core.Cause{{Code: core.CauseCursorStopped, Text: "no cursor has ever run: start a relay"}}
 		return e, nil
 	}
+	pauses, err := s.Pauses(ctx)
+	if err != nil {
+		return e, err
+	}
 	seq := seqOf(raw, s.cfg.Fields)
 	for _, doc := range docs {
 		if passed(doc, seq) {
 			continue
+		}
+		for _, p := range pauses {
+			if p.Scope == core.PauseSink && p.Name == doc.Sink {
+				cause := pausedBy(p)
+				cause.Text = fmt.Sprintf("cursor %q waits: %s", doc.Name, cause.Text)
+				e.Causes = append(e.Causes, cause)
+			}
 		}
 		cause, err := s.behind(ctx, doc, now)
 		if err != nil {

@@ -32,6 +32,8 @@ func (m *mark) Position() core.Position { return m.pos }
 type cursorDoc struct {
 	Name  string `bson:"_id"`
 	Owner string `bson:"owner"`
+	// Sink is where the holder sends the cursor's events, if it told.
+	Sink string `bson:"sink,omitempty"`
 	// Term is unique per acquisition: it tells the holder that it is one.
 	Term       string         `bson:"term"`
 	Fence      bson.Timestamp `bson:"fence"`
