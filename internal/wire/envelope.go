@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -89,7 +90,7 @@ func Gather(headers []Header) ([]Header, error) {
 		if err := json.Unmarshal([]byte(h.Value), &rest); err != nil {
 			return nil, fmt.Errorf("reading the attribute %s: %w", Rest, err)
 		}
-		out := append(headers[:i:i], headers[i+1:]...)
+		out := slices.Concat(headers[:i], headers[i+1:])
 		for name, value := range rest {
 			out = append(out, Header{name, value})
 		}

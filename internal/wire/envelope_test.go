@@ -42,15 +42,20 @@ func TestHeadersThatAllTravelStayAsTheyAre(t *testing.T) {
 func TestTheRestIsOneJSONObject(t *testing.T) {
 	t.Parallel()
 	in := []wire.Header{
-		{Name: "a", Value: "1"}, {Name: "!b", Value: "2"}, {Name: "c", Value: ""},
-		{Name: "d", Value: "\x01\"\ufffe\uffff<"}, {Name: "e", Value: "5"}, {Name: "f", Value: "6"},
+		{Name: "a", Value: "1"},
+		{Name: "!b", Value: "2"},
+		{Name: "c", Value: ""},
+		{Name: "d", Value: "\x01\"\ufffe\uffff<"},
+		{Name: "e", Value: "5"},
+		{Name: "f", Value: "6"},
 	}
 	out, err := wire.Fit(in, 3, travels)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []wire.Header{
-		{Name: "a", Value: "1"}, {Name: "e", Value: "5"},
+		{Name: "a", Value: "1"},
+		{Name: "e", Value: "5"},
 		{Name: "outboxrest", Value: `{"!b":"2","c":"","d":"\u0001\"\ufffe\uffff\u003c","f":"6"}`},
 	}
 	if !slices.Equal(out, want) {

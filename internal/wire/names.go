@@ -55,7 +55,7 @@ const (
 	// amqpPrefixJMS in its place, and readers accept both.
 	AMQPPrefix    = "cloudEvents:"
 	amqpPrefixJMS = "cloudEvents_"
-	SQSPrefix   = "ce_"
+	SQSPrefix     = "ce_"
 )
 
 // RedriveValue is the value of the Redrive header, which is absent otherwise.

@@ -257,14 +257,14 @@ func noRetryInside(t *testing.T, h Harness) {
 }
 
 func eachStore(t *testing.T, h Harness, check func(t *testing.T, d Destination, step int)) {
-	n, any := len(h.New(t).Steps), false
+	n, found := len(h.New(t).Steps), false
 	for step := range n {
 		if d := h.New(t); d.Steps[step].Stores {
-			any = true
+			found = true
 			check(t, d, step)
 		}
 	}
-	if !any {
+	if !found {
 		t.Skip("the harness can't break a step that stores events")
 	}
 }

@@ -27,7 +27,7 @@ type Destination struct {
 	// confirmed. Then only the answers are looked at for order.
 	Unordered bool
 	// TooLarge is an Event.Size that the destination refuses for good, while it
-	// takes events of a few hundred bytes.
+	// takes events of 3,000 bytes.
 	TooLarge int
 	// Spoil are ways to change a valid event into one that the destination or
 	// the sink refuses or rejects by itself, for each stage at which it may find

@@ -101,9 +101,8 @@ func (s *Sink) readLimit(ctx context.Context, url string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	limit, err := strconv.Atoi(out.Attributes[string(types.QueueAttributeNameMaximumMessageSize)])
-	if err != nil || limit <= 0 {
-		return maxBatchBytes, nil // an answer without the limit tells nothing
+	if limit, malformed := strconv.Atoi(out.Attributes[string(types.QueueAttributeNameMaximumMessageSize)]); malformed == nil && limit > 0 {
+		return limit, nil
 	}
-	return limit, nil
+	return maxBatchBytes, nil // an answer without the limit tells nothing
 }

@@ -58,7 +58,9 @@ func TestARelayLosesNothingThroughFaults(t *testing.T) {
 				}
 			}
 			cancel()
-			<-ended
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 			got := map[string][]string{}
 			messages := s.messages(t, queue)
 			for _, m := range distinct(messages) {
@@ -98,9 +100,9 @@ func faulty1in3() func(*batch) reaction {
 		for i := range b.Entries {
 			switch random.IntN(4) {
 			case 0:
-				some[b.Entries[i].Id] = failure{code: "InternalError"}
+				some[b.Entries[i].ID] = failure{code: "InternalError"}
 			case 1:
-				omit[b.Entries[i].Id] = true
+				omit[b.Entries[i].ID] = true
 			}
 		}
 		switch random.IntN(18) {

@@ -45,7 +45,7 @@ func scripted(t testing.TB, fifo bool) sinktest.Destination {
 				do := reaction{refuse: map[string]failure{}}
 				for _, m := range b.Entries {
 					if m.read(t).headers["ce_outboxtenant"] == queue { // set by spoil
-						do.refuse[m.Id] = failure{code: "InternalError"}
+						do.refuse[m.ID] = failure{code: "InternalError"}
 					}
 				}
 				return do
@@ -102,7 +102,7 @@ func (s *server) breakSend(_ testing.TB, when sinktest.When) func() bool {
 				do = reaction{cut: true, refuse: map[string]failure{}}
 				for i := range b.Entries {
 					if i%2 == 1 {
-						do.refuse[b.Entries[i].Id] = failure{code: "InternalError"}
+						do.refuse[b.Entries[i].ID] = failure{code: "InternalError"}
 					}
 				}
 			default:

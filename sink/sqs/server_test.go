@@ -46,14 +46,16 @@ type fakeQueue struct {
 
 // sent is a message as it was sent.
 type sent struct {
-	Id, MessageBody                        string //nolint:revive // the protocol's names
-	MessageGroupId, MessageDeduplicationId string //nolint:revive // the same
-	MessageAttributes                      map[string]struct{ DataType, StringValue string }
+	ID                string `json:"Id"`
+	MessageBody       string
+	Group             string `json:"MessageGroupId"`
+	Dedup             string `json:"MessageDeduplicationId"`
+	MessageAttributes map[string]struct{ DataType, StringValue string }
 }
 
 // batch is a request.
 type batch struct {
-	QueueUrl string //nolint:revive // the protocol's name
+	QueueURL string `json:"QueueUrl"`
 	Entries  []sent
 	queue    string
 }
@@ -158,7 +160,7 @@ func (m *sent) read(t testing.TB) received {
 	if err != nil {
 		t.Error(err)
 	}
-	r := received{headers: map[string]string{}, group: m.MessageGroupId, body: m.MessageBody}
+	r := received{headers: map[string]string{}, group: m.Group, body: m.MessageBody}
 	for _, h := range headers {
 		r.headers[h.Name] = h.Value
 	}
@@ -194,7 +196,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.t.Errorf("a request that is no JSON: %v", err)
 		return
 	}
-	b.queue = b.QueueUrl[strings.LastIndexByte(b.QueueUrl, '/')+1:]
+	b.queue = b.QueueURL[strings.LastIndexByte(b.QueueURL, '/')+1:]
 	s.mu.Lock()
 	s.batches = append(s.batches, b)
 	s.mu.Unlock()
@@ -242,9 +244,12 @@ func refuse(w http.ResponseWriter, status int, code string, header map[string]st
 }
 
 func (s *server) look(w http.ResponseWriter, op string, body []byte) {
-	var q struct{ QueueName, QueueUrl string } //nolint:revive // the protocol's names
+	var q struct {
+		QueueName string
+		QueueURL  string `json:"QueueUrl"`
+	}
 	_ = json.Unmarshal(body, &q)
-	name := q.QueueName + q.QueueUrl[strings.LastIndexByte(q.QueueUrl, '/')+1:]
+	name := q.QueueName + q.QueueURL[strings.LastIndexByte(q.QueueURL, '/')+1:]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.queues[name]
@@ -279,36 +284,41 @@ func (s *server) take(w http.ResponseWriter, r *http.Request, b *batch, do *reac
 		refuse(w, 400, "InvalidParameterValue", nil)
 		return
 	}
-	type success struct{ Id, MessageId, MD5OfMessageBody, SequenceNumber string } //nolint:revive // the protocol's names
+	type success struct {
+		ID               string `json:"Id"`
+		MessageID        string `json:"MessageId"`
+		MD5OfMessageBody string
+	}
 	type failed struct {
-		Id, Code, Message string //nolint:revive // the same
-		SenderFault       bool
+		ID            string `json:"Id"`
+		Code, Message string
+		SenderFault   bool
 	}
 	out := struct {
 		Successful []success
 		Failed     []failed
 	}{}
 	for _, m := range b.Entries {
-		if f, refused := do.refuse[m.Id]; refused {
-			out.Failed = append(out.Failed, failed{Id: m.Id, Code: f.code, Message: "as scripted", SenderFault: f.sender})
+		if f, refused := do.refuse[m.ID]; refused {
+			out.Failed = append(out.Failed, failed{ID: m.ID, Code: f.code, Message: "as scripted", SenderFault: f.sender})
 			continue
 		}
-		id, repeated := q.dedup[m.MessageDeduplicationId]
+		id, repeated := q.dedup[m.Dedup]
 		if !repeated {
 			s.last++
 			id = fmt.Sprintf("message-%d", s.last)
 			q.stored = append(q.stored, m)
-			if m.MessageDeduplicationId != "" {
-				q.dedup[m.MessageDeduplicationId] = id
+			if m.Dedup != "" {
+				q.dedup[m.Dedup] = id
 			}
 		}
-		if do.omit[m.Id] {
+		if do.omit[m.ID] {
 			continue
 		}
 		sum := md5.Sum([]byte(m.MessageBody)) //nolint:gosec // SQS's protocol has it
-		out.Successful = append(out.Successful, success{Id: m.Id, MessageId: id, MD5OfMessageBody: hex.EncodeToString(sum[:])})
-		if do.both[m.Id] {
-			out.Failed = append(out.Failed, failed{Id: m.Id, Code: "InternalError", Message: "as scripted"})
+		out.Successful = append(out.Successful, success{ID: m.ID, MessageID: id, MD5OfMessageBody: hex.EncodeToString(sum[:])})
+		if do.both[m.ID] {
+			out.Failed = append(out.Failed, failed{ID: m.ID, Code: "InternalError", Message: "as scripted"})
 		}
 	}
 	s.mu.Unlock()
@@ -338,10 +348,10 @@ func problemWith(b *batch, limit int) string {
 	ids, total := map[string]bool{}, 0
 	for _, m := range b.Entries {
 		size := len(m.MessageBody)
-		if !entryID.MatchString(m.Id) || ids[m.Id] {
-			return fmt.Sprintf("entry id %q", m.Id)
+		if !entryID.MatchString(m.ID) || ids[m.ID] {
+			return fmt.Sprintf("entry id %q", m.ID)
 		}
-		ids[m.Id] = true
+		ids[m.ID] = true
 		if m.MessageBody == "" || !isAllowed(m.MessageBody) {
 			return fmt.Sprintf("body %.40q", m.MessageBody)
 		}
@@ -362,10 +372,10 @@ func problemWith(b *batch, limit int) string {
 			return fmt.Sprintf("a message of %d bytes", size)
 		}
 		total += size
-		if fifo && (!identifierText.MatchString(m.MessageGroupId) || !identifierText.MatchString(m.MessageDeduplicationId)) {
-			return fmt.Sprintf("group %q, deduplication id %q", m.MessageGroupId, m.MessageDeduplicationId)
+		if fifo && (!identifierText.MatchString(m.Group) || !identifierText.MatchString(m.Dedup)) {
+			return fmt.Sprintf("group %q, deduplication id %q", m.Group, m.Dedup)
 		}
-		if !fifo && m.MessageDeduplicationId != "" {
+		if !fifo && m.Dedup != "" {
 			return "a deduplication id on a standard queue"
 		}
 	}
