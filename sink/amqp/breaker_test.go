@@ -83,12 +83,12 @@ func (b *breaker) pass(to, from net.Conn, asking bool) {
 		}
 	}
 	for {
-		head := make([]byte, 7)
-		if _, err := io.ReadFull(in, head); err != nil {
+		head, err := in.Peek(7)
+		if err != nil {
 			return
 		}
-		frame := append(head, make([]byte, binary.BigEndian.Uint32(head[3:])+1)...)
-		if _, err := io.ReadFull(in, frame[7:]); err != nil {
+		frame := make([]byte, 7+binary.BigEndian.Uint32(head[3:])+1)
+		if _, err := io.ReadFull(in, frame); err != nil {
 			return
 		}
 		part := b.let(frame, asking)
