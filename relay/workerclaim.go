@@ -318,13 +318,17 @@ func (w *worker) got(jobs []*core.Claimed, req core.ClaimRequest, took time.Dura
 	w.mu.Lock()
 	w.speed.claimed(took)
 	suspects := w.suspects
+	// Of several all go back, the first without delay: what is given back is
+	// written later than the one that stays is begun, and if that ends this process
+	// the others would have come back together with it.
+	back := suspects > 0 || several(jobs)
 	for _, j := range all {
 		switch {
 		case w.draining:
 			v.settle(j, core.Settlement{Kind: core.GiveBack})
 		case j.job.Err != nil:
 			v.settle(j, w.unfit(j))
-		case j.job.Redeliveries >= suspectFrom && suspects > 0:
+		case j.job.Redeliveries >= suspectFrom && back:
 			v.settle(j, core.Settlement{Kind: core.GiveBack, Delay: time.Duration(suspects) * suspectDelay})
 			suspects++
 		default:
@@ -342,6 +346,17 @@ func (w *worker) got(jobs []*core.Claimed, req core.ClaimRequest, took time.Dura
 	w.work.Broadcast()
 	w.mu.Unlock()
 	w.relay.settler.add(v.settled, false)
+}
+
+// several tells whether more than one of the jobs may be what ends processes.
+func several(jobs []*core.Claimed) bool {
+	n := 0
+	for _, j := range jobs {
+		if j.Err == nil && j.Redeliveries >= suspectFrom {
+			n++
+		}
+	}
+	return n > 1
 }
 
 // unfit is for a job that can't be delivered as it is stored. The lock is held.
