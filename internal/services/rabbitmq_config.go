@@ -91,6 +91,7 @@ func (r *RabbitMQ) noEPMD() string {
 // environment is the server's.
 func (r *RabbitMQ) environment() []string {
 	return append(r.both(),
+		"ERL_FLAGS=-start_epmd false", // for nodes that the server starts
 		"RABBITMQ_NODENAME="+r.nodeName(),
 		"RABBITMQ_DIST_PORT="+strconv.Itoa(r.node.number),
 		"RABBITMQ_CONFIG_FILE="+r.folder.file("rabbitmq.conf"),
