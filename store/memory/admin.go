@@ -76,8 +76,8 @@ func (s *Store) Retry(ctx context.Context, filter core.JobFilter, act core.Act) 
 }
 
 // Discard removes jobs that are not active, see core.Admin. One from a cursor
-// ends as completed instead, with "discarded" as its result: its event would be
-// read again, were there no job, and sent.
+// ends as completed instead, with "discarded" as its result, and is kept for
+// ever: its event may be read again, and would be sent, were there no job.
 func (s *Store) Discard(ctx context.Context, filter core.JobFilter, act core.Act) (int64, error) {
 	return s.act(ctx, "discard", filter, act, func(j *job) bool {
 		return j.state != core.JobActive && !j.discarded
@@ -89,7 +89,7 @@ func (s *Store) Discard(ctx context.Context, filter core.JobFilter, act core.Act
 				continue
 			}
 			j.discarded, j.holds, j.result, j.Payload = true, false, "discarded", nil
-			j.state, j.finishedAt, j.expireAt = core.JobCompleted, now, now.Add(s.cfg.CompletedRetention)
+			j.state, j.finishedAt, j.expireAt = core.JobCompleted, now, time.Time{}
 			s.tell(core.Wake{Sink: j.Sink}) // its key goes on
 		}
 	})

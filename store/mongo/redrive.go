@@ -61,14 +61,14 @@ func (s *Store) Retry(ctx context.Context, filter core.JobFilter, act core.Act) 
 }
 
 // Discard removes jobs that are not active, see core.Admin. One from a cursor
-// ends as completed instead, with "discarded" as its result: its event would be
-// read again, were there no job, and sent.
+// ends as completed instead, with "discarded" as its result, and is kept for
+// ever: its event may be read again, and would be sent, were there no job.
 func (s *Store) Discard(ctx context.Context, filter core.JobFilter, act core.Act) (int64, error) {
 	return s.actOnJobs(withoutSession(ctx), "discard", filter, act, func(query bson.D) bson.D {
 		return append(among(query, core.JobReady, core.JobCompleted, core.JobFailed, core.JobUnknown),
 			bson.E{Key: "discarded", Value: op("$exists", false)})
 	}, func(ctx context.Context, query bson.D, ids []bson.RawValue, _, _ int) (int64, error) {
-		set := append(ended(core.JobCompleted, s.cfg.CompletedRetention),
+		set := append(ended(core.JobCompleted, 0), bson.E{Key: "expire_at", Value: "$$REMOVE"},
 			bson.E{Key: "result", Value: "discarded"}, bson.E{Key: "discarded", Value: true}, bson.E{Key: "bell", Value: "$sink"}, notOpen)
 		set = append(set, withoutPayload...)
 		kept, err := s.jobs.UpdateMany(ctx, append(byIDs(ids, query), bson.E{Key: "cursor", Value: op("$exists", true)}),

@@ -103,6 +103,8 @@ func parkedActRules() []rule {
 			k.open("a2")
 			if info := k.wantState(p[0].ID, core.JobCompleted); info.Holds {
 				k.Error("people are told that it holds its key")
+			} else if !info.ExpireAt.IsZero() {
+				k.Errorf("it is kept until %v, and its event would be sent if it were read after that", info.ExpireAt)
 			}
 			k.discard(0, core.JobFilter{IDs: []string{p[0].ID}})
 			k.retry(0, core.JobFilter{IDs: []string{p[0].ID}})
