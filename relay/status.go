@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gooutbox/outbox/core"
@@ -54,8 +55,9 @@ type RouteStatus struct {
 	// Paused is why the sink is paused, empty while it isn't or on standby;
 	// PausedUntil is when that ends by the store's clock, zero if somebody must
 	// resume it.
-	Paused      string
-	PausedUntil time.Time
+	// PausedBy is the operator who set it, empty where a sink asked for it.
+	Paused, PausedBy string
+	PausedUntil      time.Time
 	// Fence is that of the present term, 0 on standby.
 	Fence uint64
 	// Position is the last that was saved or found. PositionTime is when its
@@ -118,8 +120,9 @@ func (t *term) status(s *RouteStatus) {
 		s.State, s.RetryAt = Waiting, t.gate.until
 	}
 	if t.paused {
+		one, _ := t.route.relay.pauses.sink(t.route.cfg.Sink)
 		s.State = Paused
-		s.Paused, s.PausedUntil = t.route.relay.pauses.status(t.route.cfg.Sink)
+		s.Paused, s.PausedBy, s.PausedUntil = cmp.Or(one.Reason, "paused"), one.By, one.Until
 	}
 	s.BlockedKeys = len(t.keys.waiting) + len(t.lines.all)
 	s.Parked = t.lines.open

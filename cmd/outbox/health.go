@@ -32,7 +32,8 @@ var verdictOrder = []string{
 }
 
 // verdict is the answer of /readyz: whether events and jobs go out as they
-// should, and if not, each reason why, the most pressing first.
+// should, and if not, each reason why, the most pressing first. Last among the
+// reasons stand the pauses of routes, also while all is well.
 type verdict struct {
 	Ready   bool     `json:"ready"`
 	Verdict string   `json:"verdict"`
@@ -42,6 +43,9 @@ type verdict struct {
 // judgement gathers reasons.
 type judgement struct {
 	found []struct{ verdict, reason string }
+	// notes are reasons why nothing goes out that somebody wants: they make
+	// nothing unready.
+	notes []string
 }
 
 func (j *judgement) add(verdict, about, format string, args ...any) {
@@ -60,6 +64,7 @@ func (j *judgement) verdict() verdict {
 			v.Verdict = code
 		}
 	}
+	v.Reasons = append(v.Reasons, j.notes...)
 	return v
 }
 
@@ -114,7 +119,7 @@ const poisonAttempts = 3
 
 // relay tells whether events and jobs go out as they should, by what the relay
 // knows itself. A route that stands by behind another process is as it should
-// be, and so is a worker that somebody has paused.
+// be, and so is one that somebody has paused, which is noted, and a worker.
 func (j *judgement) relay(s relay.Status, now time.Time) {
 	if !s.Running {
 		j.add(verdictStopped, "", "the relay is not running")
@@ -125,6 +130,9 @@ func (j *judgement) relay(s relay.Status, now time.Time) {
 			j.add(verdictStoreDown, at, "the store has failed for %s: %s", ago(now, r.StoreSince), r.StoreError)
 		} else if r.State == relay.Standby && r.HeldBy == "" && s.Running {
 			j.add(verdictCursorStopped, at, "no process holds its cursor")
+		}
+		if r.State == relay.Paused {
+			j.notes = append(j.notes, at+pausedNote(r.Sink, r.Paused, r.PausedBy, r.PausedUntil))
 		}
 		if r.SinkError != "" {
 			j.add(verdictSinkDown, at, "sink %s takes nothing since %s: %s", r.Sink, ago(now, r.SinkSince), r.SinkError)
@@ -166,18 +174,16 @@ func (j *judgement) stats(s relay.Status, seen seenStats, behind time.Duration) 
 	if seen.at.IsZero() {
 		return
 	}
-	holds := func(name string) bool {
-		return slices.ContainsFunc(s.Routes, func(r relay.RouteStatus) bool { return r.Name == name && r.State != relay.Standby })
-	}
 	for _, c := range seen.Cursors {
-		if !holds(c.Name) {
+		i := slices.IndexFunc(s.Routes, func(r relay.RouteStatus) bool { return r.Name == c.Name && r.State != relay.Standby })
+		if i < 0 {
 			continue
 		}
 		if seen.LogWindow > 0 && !c.Scanning && c.PlaceAge > max(leastPlaceAge, seen.LogWindow/5*4) {
 			j.add(verdictPlaceAging, "route "+c.Name+": ", "its place in the server's log of changes is %s old, and that log goes back %s: beyond it the route scans, and repeats some events",
 				span(c.PlaceAge), span(seen.LogWindow))
 		}
-		if behind > 0 && c.Lag.Age > behind {
+		if behind > 0 && c.Lag.Age > behind && s.Routes[i].State != relay.Paused {
 			j.add(verdictBehind, "route "+c.Name+": ", "the oldest of %s before it has waited %s", events(c.Lag.Events), span(c.Lag.Age))
 		}
 	}
@@ -190,6 +196,18 @@ func (j *judgement) stats(s relay.Status, seen seenStats, behind time.Duration) 
 	if seen.apart.Abs() > clockLimit {
 		j.add(verdictClockApart, "", "the store's clock is %s apart from this process's: let both follow a time server", span(seen.apart.Abs()))
 	}
+}
+
+// pausedNote tells who has paused a sink, and until when.
+func pausedNote(sink, reason, by string, until time.Time) string {
+	note := "sink " + sink + " is paused"
+	if by != "" {
+		note += " by " + by
+	}
+	if !until.IsZero() {
+		note += " until " + until.UTC().Format(time.RFC3339)
+	}
+	return note + ": " + reason
 }
 
 func ago(now, then time.Time) string { return now.Sub(then).Round(time.Second).String() }

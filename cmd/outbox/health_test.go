@@ -135,12 +135,22 @@ func TestWhatIsReady(t *testing.T) {
 		"a young server has a short window": {situation{running(holding("kafka")), counted(core.Stats{LogWindow: time.Minute, Cursors: []core.CursorInfo{{Name: "kafka", PlaceAge: time.Minute}}})}, true},
 		"a sink that nobody works here":     {situation{running(holding("other")), counted(old)}, true},
 		"a worker that is paused":           {situation{paused, counted(old)}, true},
+		"a route that is paused":            {situation{running(relay.RouteStatus{Name: "kafka", State: relay.Paused}), counted(core.Stats{Cursors: []core.CursorInfo{{Name: "kafka", Lag: core.Lag{Age: time.Hour}}}})}, true},
 		"a worker that is behind":           {situation{relay.Status{Running: true, Workers: []relay.WorkerStatus{worker}}, counted(old)}, false},
 		"a clock nearly right":              {situation{running(holding("kafka")), seenStats{at: healthNow, apart: 4 * time.Second}}, true},
 	} {
 		if v := c.judge(); v.Ready != c.ready || v.Ready != (v.Verdict == verdictOK) {
 			t.Errorf("%s: %+v", name, v)
 		}
+	}
+	route := relay.RouteStatus{Name: "kafka", Sink: "k", State: relay.Paused, Paused: "they move house", PausedBy: "ada", PausedUntil: healthNow}
+	noted := "route kafka: sink k is paused by ada until " + healthNow.UTC().Format(time.RFC3339) + ": they move house"
+	if v := (situation{status: running(route)}).judge(); !v.Ready || v.Verdict != verdictOK || !slices.Equal(v.Reasons, []string{noted}) {
+		t.Errorf("a paused route: %+v", v)
+	}
+	route.StoreError = "no primary"
+	if v := (situation{status: running(route)}).judge(); v.Ready || v.Verdict != verdictStoreDown || len(v.Reasons) != 2 || v.Reasons[1] != noted {
+		t.Errorf("a paused route without a store: %+v", v)
 	}
 	worker.SinkError, worker.SinkSince = "refused", healthSince
 	if v := (situation{status: relay.Status{Running: true, Workers: []relay.WorkerStatus{worker}}}).judge(); v.Verdict != verdictSinkDown ||

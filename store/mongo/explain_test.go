@@ -117,3 +117,33 @@ func TestEveryCauseIsToldInASentence(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEventBehindAPausedSinkIsToldSo(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, servicetest.Database(t), Config{})
+	appendNow(t, s, order("e-1"))
+	for _, sink := range []string{"old", "events"} { // the last holder's counts
+		if _, err := s.Acquire(t.Context(), core.AcquireRequest{Name: "kafka", Owner: "host-1", Sink: sink}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setCursor(t, s, "kafka", bson.D{{Key: "scan", Value: scanState{}}})
+	target := core.PauseTarget{Scope: core.PauseSink, Name: "events"}
+	for _, p := range []core.PauseTarget{target, {Scope: core.PauseSink, Name: "old"}, {Scope: core.PauseTenant, Name: "events"}} {
+		if err := s.PauseBy(t.Context(), core.Pause{PauseTarget: p, Reason: "maintenance"}, operator); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := causeText(t, s, "paused", "e-1")
+	want := "paused: e-1 is waiting\n  paused: cursor \"kafka\" waits: sink \"events\" is paused until somebody resumes it by " +
+		operator.By + ": maintenance\n  behind: "
+	if !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 3 {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if err := s.ResumeBy(t.Context(), target, operator); err != nil {
+		t.Fatal(err)
+	}
+	if got := causeText(t, s, "resumed", "e-1"); strings.Contains(got, "paused") {
+		t.Errorf("got %s", got)
+	}
+}
