@@ -188,19 +188,20 @@ func TestParkingOutlastsKillsUnderBothPolicies(t *testing.T) {
 				c.config.Shares["rejected"] = 0.005
 				c.config.Seed, c.config.MaxAttempts, c.config.CursorLease = uint64(round), 2, parkingLease
 				c.config.PrefixPerKey = round%2 == 1
-				w := c.orders(scale(700, 6000), 80, scale(60.0, 150))
+				w := c.orders(1<<30, 80, scale(60.0, 150))
 				w.Seed += uint64(round)
-				kills, left := c.killAndRetry(w, hold)
+				kills := scale(4, 40)
+				left := c.killAndRetry(w, kills, hold)
 				c.check(fmt.Sprintf("round=%d kills=%d", round, kills), left)
 			}
 		})
 	}
 }
 
-// killAndRetry runs the workload while actors are killed and an operator retries
-// what failed, and then until all has arrived. left are the events that failed
-// without holding their key.
-func (c *cast) killAndRetry(w *trial.Workload, hold bool) (kills int, left map[string]bool) {
+// killAndRetry runs the workload while actors are killed so often and an operator
+// retries what failed, and then until all has arrived. left are the events that
+// failed without holding their key.
+func (c *cast) killAndRetry(w *trial.Workload, kills int, hold bool) (left map[string]bool) {
 	t := c.t
 	t.Helper()
 	changes, err := trial.RecordJobs(t.Context(), c.db.Collection("outbox_jobs"))
@@ -212,29 +213,19 @@ func (c *cast) killAndRetry(w *trial.Workload, hold bool) (kills int, left map[s
 		}
 	})
 	defer retired()
-	working, done := context.WithCancel(t.Context())
-	worked := make(chan error, 1)
-	go func() {
-		worked <- w.Run(t.Context())
-		done()
-	}()
-	relay := c.start()
+	committing, stop := background(t, func(ctx context.Context) { _ = w.Run(ctx) }) // until stop
 	random := rand.New(rand.NewPCG(w.Seed, 3))
-	for working.Err() == nil {
+	for range kills {
 		before := len(c.arrivals())
-		for len(c.arrivals()) < before+20 && every(working, 50*time.Millisecond) {
-			continue
-		}
-		if every(working, time.Duration(random.IntN(1000))*time.Millisecond) {
-			relay.Kill()
-			kills++
-			relay = c.start()
-		}
+		relay := c.start()
+		eventually(t, 2*time.Minute, "the next deliveries", func() bool { return len(c.arrivals()) > before+20 })
+		every(t.Context(), time.Duration(random.IntN(2000))*time.Millisecond)
+		relay.Kill()
 	}
-	require.NoError(t, <-worked)
-	relay.Kill()
+	stop()
+	<-committing
 	c.config.CursorLease = 0 // a busy machine loses a short one
-	relay = c.start()
+	relay := c.start()
 	c.awaitArrivals(relay, nil)
 	eventually(t, time.Minute, "the end of all parked jobs", func() bool { return changes.Open() == 0 })
 	c.stop(relay)
@@ -244,5 +235,5 @@ func (c *cast) killAndRetry(w *trial.Workload, hold bool) (kills int, left map[s
 			left[change.Row.EventID] = true
 		}
 	}
-	return kills, left
+	return left
 }

@@ -28,7 +28,7 @@ var parkingMutants = []mutant{
 		file:  "relay/parked.go",
 		from:  "func (l *line) open() int { return len(l.jobs) + len(l.pending) }",
 		to:    "func (l *line) open() int { return len(l.jobs) }",
-		suite: "./relay", run: "TestARefusedEventIsParked|TestRandomHistories",
+		suite: "./relay", run: "TestARefusedEventIsParked|TestRandomHistories", long: true,
 	},
 	{
 		rule:  "a key is released when nothing of it is open, and not before",
@@ -49,7 +49,7 @@ var parkingMutants = []mutant{
 		file:  "store/mongo/batch.go",
 		from:  "m.committed && r.behind(event.AggregateID, f.commit)",
 		to:    "false",
-		suite: "./store/mongo", run: "TestWhatWasSettledBeforeAParkedEventIsQueued",
+		suite: "./store/mongo", run: "TestWhatWasSettledBeforeAParkedEventIsQueued", long: true,
 	},
 	{
 		rule:  "an event that was parked is the queue's",
@@ -64,12 +64,5 @@ var parkingMutants = []mutant{
 		from:  `{Key: "_id", Value: op("$in", ids)}, {Key: "state", Value: core.JobReady}, {Key: "cursor", Value: c.doc.Name},`,
 		to:    `{Key: "_id", Value: op("$in", ids)},`,
 		suite: "./store/mongo", run: "TestTheQueueConforms/ReplicaSet/Parking", long: true,
-	},
-	{
-		rule:  "jobs behind one that was not to be had are given back",
-		file:  "relay/joblane.go",
-		from:  "				j.mine, whole = false, false\n",
-		to:    "				j.mine = false\n",
-		suite: "./relay", run: "TestRunsOfAKeysJobs|TestRandomHistories|TestATakeOver", long: true,
 	},
 }

@@ -49,7 +49,7 @@ var queueMutants = []mutant{
 		file:  "store/mongo/claim.go",
 		from:  "		{Key: \"state\", Value: core.JobReady},\n		{Key: \"claimed_at\", Value: op(\"$in\", times)},\n",
 		to:    "",
-		suite: "./store/mongo", run: "TestNoJobIsHeldTwice",
+		suite: "./store/mongo", run: "TestNoJobIsHeldTwice", long: true,
 	},
 	{
 		rule:  "a claim is only won for jobs that are as they were found",
