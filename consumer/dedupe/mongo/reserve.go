@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/gooutbox/outbox/consumer/dedupe"
-	"github.com/gooutbox/outbox/internal/crash"
 )
 
 // States of a document in outbox_seen.
@@ -81,7 +80,6 @@ func (s *Store) Reserve(ctx context.Context, req dedupe.ReserveRequest) (dedupe.
 		}
 		return dedupe.Reservation{}, fmt.Errorf("reserving the event: %w", away(err))
 	}
-	crash.Here("dedupe-reserved")
 	switch {
 	case doc.State == stateRunning && doc.Token == req.Token:
 		return dedupe.Reservation{State: dedupe.Reserved, Again: doc.Again}, nil
@@ -124,7 +122,6 @@ func (s *Store) Renew(ctx context.Context, key dedupe.Key, token string, lease t
 // Finish implements dedupe.Store. The token stays, so that a repeated call finds
 // what the first one did.
 func (s *Store) Finish(ctx context.Context, key dedupe.Key, token string, retention time.Duration) error {
-	crash.Here("dedupe-effect")
 	return s.change(ctx, "marking the event", key, token, bson.A{stateRunning, stateUnknown, stateDone},
 		bson.D{{Key: "state", Value: stateDone}, {Key: "expire_at", Value: later(retention)}}, bson.A{"lease_until", "again", "since"})
 }

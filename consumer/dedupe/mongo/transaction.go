@@ -15,7 +15,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/gooutbox/outbox/consumer/dedupe"
-	"github.com/gooutbox/outbox/internal/crash"
 )
 
 // ErrNested: a guard was called with the context of a running transaction.
@@ -41,7 +40,6 @@ func (s *Store) Transaction(ctx context.Context, fn func(context.Context, dedupe
 		if err := fn(ctx, &tx{s: s, ctx: ctx, now: now}); err != nil {
 			return nil, err
 		}
-		crash.Here("dedupe-commit")
 		return nil, nil
 	}, options.Transaction().SetReadConcern(readconcern.Snapshot()).
 		SetReadPreference(readpref.Primary()).SetWriteConcern(writeconcern.Majority()))
@@ -64,7 +62,6 @@ func (t *tx) Mark(keys []dedupe.Key, retention time.Duration) ([]bool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("inserting the mark: %w", conflicting(err))
 		}
-		crash.Here("dedupe-marked")
 		return []bool{result.UpsertedCount == 1}, nil
 	}
 	known, err := t.known(keys)
@@ -85,7 +82,6 @@ func (t *tx) Mark(keys []dedupe.Key, retention time.Duration) ([]bool, error) {
 			return nil, fmt.Errorf("inserting %d marks: %w", len(docs), conflicting(err))
 		}
 	}
-	crash.Here("dedupe-marked")
 	return fresh, nil
 }
 
