@@ -21,7 +21,7 @@ var queueMutants = []mutant{
 		file:  "store/mongo/extend.go",
 		from:  "		models[i] = heldUpdate(g.ids, g.token, bson.D{{Key: \"lease_until\", Value: leaseFromNow(length)}})\n",
 		to:    "		models[i] = mongo.NewUpdateManyModel().SetUpdate(bson.A{op(\"$set\", bson.D{{Key: \"lease_until\", Value: leaseFromNow(length)}})}).SetFilter(bson.D{{Key: \"_id\", Value: op(\"$in\", g.ids)}, {Key: \"state\", Value: core.JobActive}})\n",
-		suite: "./store/mongo", run: "TestTheQueueConforms/ReplicaSet/StaleHolder", long: true,
+		suite: "./store/mongo", run: "TestTheQueueConforms/ReplicaSet/Extend", long: true,
 	},
 	{
 		rule:  "what is taken back is still lent, and its lease ran out",
@@ -76,7 +76,7 @@ var queueMutants = []mutant{
 		rule:  "a job whose lease ended is not begun",
 		file:  "relay/workerlease.go",
 		from:  "		if j.lost || !now.Before(j.grant.expires) {\n",
-		to:    "		if false {\n",
+		to:    "		if j.lost || now.IsZero() {\n",
 		suite: "./relay", run: "TestAJob|TestJobs|TestALease|TestLeases|TestAWorker|TestWorkers", long: true,
 	},
 }
