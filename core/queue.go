@@ -151,6 +151,10 @@ type TakeBackRequest struct {
 	// Sinks whose jobs are taken back. nil means all. Whoever doesn't know which
 	// sinks must not repeat names those that it knows.
 	Sinks []string
+	// Cursors whose jobs are taken back too, whatever sink they name: their holder
+	// delivers them, also after its sink got another name. Needed only beside
+	// Sinks.
+	Cursors []string
 	// NoRepeat are the sinks whose jobs must not be sent again when it isn't
 	// known whether they were sent: Reservations decides about them, and
 	// without it they end as unknown.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -47,21 +48,17 @@ func (t *term) touch(j *job) {
 	}
 }
 
-// findJobs lists the open jobs once, before anything is sent, and asks what is
-// paused. It returns false when the term must not begin.
+// findJobs finds out what must be known before anything is sent: the open jobs,
+// and what is paused. It returns false when the term must not begin.
 func (t *term) findJobs(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.alive, cancel)()
 	pause := t.route.relay.cfg.StoreBackoff.start()
 	for {
-		err := t.listJobs(ctx)
-		if err == nil {
-			err = t.route.relay.pauses.refresh(ctx, pausesFresh)
-		}
+		err := t.lookBefore(ctx)
 		if err == nil {
 			t.route.store.ok(opOpenJobs)
-			t.obeyPause()
 			return true
 		}
 		if ctx.Err() != nil {
@@ -72,6 +69,37 @@ func (t *term) findJobs(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+func (t *term) lookBefore(ctx context.Context) error {
+	if !t.canPark() {
+		return t.noJobs(ctx)
+	}
+	err := t.listJobs(ctx)
+	if err == nil {
+		err = t.route.relay.pauses.refresh(ctx, pausesFresh)
+	}
+	if err == nil {
+		t.obeyPause()
+	}
+	return err
+}
+
+// noJobs returns an error while a route without a queue has parked events, of a
+// holder that had one: their keys would lose their order.
+func (t *term) noJobs(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.route.relay.cfg.CursorLease)
+	defer cancel()
+	jobs, err := t.cursor.OpenJobs(ctx)
+	if err != nil {
+		return err
+	}
+	jobs = slices.DeleteFunc(jobs, func(o core.OpenJob) bool { return o.State == core.JobFailed }) // as under Skip
+	if len(jobs) > 0 {
+		return fmt.Errorf("%d parked events of the route are still to be delivered, the first is job %q: "+
+			"give the relay its Queue, so that their keys keep their order, or discard them", len(jobs), jobs[0].ID)
+	}
+	return nil
 }
 
 // watchJobs lists the open jobs again and again until the term is over: people

@@ -96,7 +96,7 @@ func (t *term) run(ctx context.Context) error {
 	keepers.Go(t.renew)
 	workers.Go(t.save)
 	workers.Go(t.setAsideAll)
-	if found := !t.canPark() || t.findJobs(ctx); found {
+	if t.findJobs(ctx) {
 		lanes.Go(func() { t.read(ctx) })
 		for range t.route.cfg.Lanes {
 			lanes.Go(t.lane)

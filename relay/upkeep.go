@@ -31,6 +31,11 @@ func (r *Relay) takeBack(ctx context.Context) {
 			req.NoRepeat = append(req.NoRepeat, name)
 		}
 	}
+	for _, rt := range r.routes {
+		if !rt.caps.NoRepeat { // else only a known sink tells what must not be sent again
+			req.Cursors = append(req.Cursors, rt.cfg.Name)
+		}
+	}
 	every := core.DefaultJobLease
 	if len(r.routes) > 0 { // parked jobs are lent for as long as their cursor
 		every = min(every, r.cfg.CursorLease)
@@ -42,7 +47,7 @@ func (r *Relay) takeBack(ctx context.Context) {
 		got, err := r.cfg.Queue.TakeBack(ctx, req)
 		r.jobMetrics.tookBack(got)
 		if got.Crashed+got.Unknown > 0 {
-			r.cfg.Logger.Error("jobs ended whose leases ran out: look at them and retry or discard them",
+			r.cfg.Logger.Error("jobs ended whose leases ran out: list them by the codes crashed and unknown, and retry or discard them",
 				"crashed", got.Crashed, "unknown", got.Unknown)
 		}
 		return got.Ready+got.Crashed+got.Unknown >= req.Limit, err

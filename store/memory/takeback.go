@@ -45,7 +45,7 @@ func (s *Store) overdue(req core.TakeBackRequest) []lapse {
 	defer s.mu.Unlock()
 	var jobs []*job
 	for _, j := range s.queue.jobs {
-		if s.lapsed(j) && (req.Sinks == nil || slices.Contains(req.Sinks, j.Sink)) {
+		if s.lapsed(j) && (req.Sinks == nil || slices.Contains(req.Sinks, j.Sink) || j.cursor != "" && slices.Contains(req.Cursors, j.cursor)) {
 			jobs = append(jobs, j)
 		}
 	}

@@ -105,7 +105,10 @@ func ranOut() bson.E {
 func (s *Store) overdue(ctx context.Context, req core.TakeBackRequest) ([]lapse, error) {
 	filter := bson.D{{Key: "state", Value: core.JobActive}, ranOut()}
 	if req.Sinks != nil {
-		filter = append(filter, bson.E{Key: "sink", Value: op("$in", req.Sinks)})
+		filter = append(filter, bson.E{Key: "$or", Value: bson.A{
+			bson.D{{Key: "sink", Value: op("$in", req.Sinks)}},
+			bson.D{{Key: "cursor", Value: op("$in", append([]string{}, req.Cursors...))}},
+		}})
 	}
 	cur, err := s.queue.latest.Find(ctx, filter,
 		options.Find().SetSort(bson.D{{Key: "lease_until", Value: 1}}).SetLimit(int64(req.Limit)).SetBatchSize(batchSize(req.Limit)).
