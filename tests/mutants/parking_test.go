@@ -12,7 +12,7 @@ var parkingMutants = []mutant{
 	{
 		rule:  "the open jobs are known before anything is sent",
 		file:  "relay/openjobs.go",
-		from:  "		err := t.listJobs(ctx)\n		if err == nil {\n",
+		from:  "		err := t.lookBefore(ctx)\n		if err == nil {\n",
 		to:    "		err := error(nil)\n		if err == nil {\n",
 		suite: "./relay", run: "TestNothingIsSentBeforeTheOpenJobsAreKnown|TestATakeOverKeeps",
 	},
