@@ -383,6 +383,12 @@ func valuesNamed(name string) bson.A {
 	if n, err := strconv.ParseInt(name, 10, 64); err == nil && strconv.FormatInt(n, 10) == name {
 		values = append(values, n)
 	}
+	// What is no event's id is named by its Extended JSON.
+	var other struct{ V bson.RawValue }
+	if err := bson.UnmarshalExtJSON([]byte(`{"v":`+name+`}`), true, &other); err == nil && other.V.String() == name &&
+		other.V.Type != bson.TypeString && other.V.Type != bson.TypeNull { // null is also what is missing
+		values = append(values, other.V)
+	}
 	return values
 }
 

@@ -1,12 +1,14 @@
 package mongo
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/gooutbox/outbox/core"
@@ -200,4 +202,30 @@ func FuzzDecodeJob(f *testing.F) {
 		_ = j.info()
 		_ = headOf(raw, 0)
 	})
+}
+
+func TestAJobIsFoundByItsNameWhateverTypeItsEventsIDHas(t *testing.T) {
+	t.Parallel()
+	s := &Store{cfg: Config{Collection: "outbox"}}
+	price, err := bson.ParseDecimal128("1.50")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range []any{
+		"e-1", `{"a": 1}`, "7", int64(7), bson.NewObjectID(), uuidValue(uuid.New()), bson.Binary{Data: []byte("x")}, 7.5, true, price,
+		bson.DateTime(1), bson.Timestamp{T: 1, I: 2}, bson.D{{Key: "a", Value: int32(1)}, {Key: "b", Value: "x"}}, bson.MinKey{},
+	} {
+		_, id, err := bson.MarshalValue(bson.D{{Key: "log", Value: "outbox"}, {Key: "cursor", Value: "k/1"}, {Key: "event", Value: event}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := jobName(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: id})
+		found := slices.ContainsFunc(s.idsNamed(name), func(v any) bool {
+			_, got, err := bson.MarshalValue(v)
+			return err == nil && bytes.Equal(got, id)
+		})
+		if !found {
+			t.Errorf("%T %v: %s is found as none of %v", event, event, name, s.idsNamed(name))
+		}
+	}
 }
