@@ -12,7 +12,7 @@ import (
 type key struct {
 	name       string
 	head, tail uint64 // entries of the window
-	count      int    // of entries from head to tail
+	count      int32  // of entries from head to tail; a key fits 64 bytes, a line of the CPU's cache
 	inCall     bool
 	parking    bool // its former head is being set aside: the key goes on after
 	next       *key // in the ready list
