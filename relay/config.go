@@ -22,8 +22,10 @@ type Config struct {
 	// Log is where events are read. Required for Routes. Defaults to nil.
 	Log core.Log
 	// Queue is where events that were refused for now are parked, and where the
-	// jobs of Workers are. It must be of the same store as Log. Defaults to nil:
-	// a key whose event is refused waits in memory.
+	// jobs of Workers are; its pauses of a sink stop routes too. It must be of the
+	// same store as Log. Defaults to nil: a key whose event is refused waits in
+	// memory, and a route whose cursor has parked events waits for a relay with a
+	// queue.
 	Queue core.Queue
 	// Sinks are the destinations by the names that routes, workers and jobs use. The relay calls
 	// Deliver and nothing else: closing them after Run has returned is the

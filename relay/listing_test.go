@@ -269,3 +269,28 @@ func TestARouteWithoutAQueueWaitsForParkedEvents(t *testing.T) {
 		r.stop()
 	})
 }
+
+// What a listing doesn't tell any more may be in a claim that is under way.
+func TestAJobThatEndsWhileItIsClaimedLetsItsKeyGoOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.sink.reply = refuses(1, "a1")
+		k.faults.onEach(func(op string) error {
+			if op == memory.OpClaimJobs {
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		})
+		k.append("a1", "a2")
+		r := k.start(k.parking)
+		pass(1500 * time.Millisecond)
+		equal(t, "claims", k.faults.count(memory.OpClaimJobs), 1)
+		listed := k.faults.count(memory.OpOpenJobs)
+		k.discard("a1")
+		pass(2 * time.Second)
+		equal(t, "listings while it is claimed", k.faults.count(memory.OpOpenJobs)-listed, 1)
+		pass(20 * time.Second)
+		equalIDs(t, "delivered", k.sink.got(), "a2")
+		equal(t, "parked in status", r.route().Parked, 0)
+		r.stop()
+	})
+}
