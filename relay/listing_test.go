@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -291,6 +292,39 @@ func TestAJobThatEndsWhileItIsClaimedLetsItsKeyGoOn(t *testing.T) {
 		pass(20 * time.Second)
 		equalIDs(t, "delivered", k.sink.got(), "a2")
 		equal(t, "parked in status", r.route().Parked, 0)
+		r.stop()
+	})
+}
+
+// A run of a key's jobs is used up to the first that somebody else has.
+func TestAGapInARunOfJobsEndsIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.sink.caps.PrefixPerKey = true
+		k.append("a1", "a2", "a3", "b1")
+		f := k.former(4)
+		f.park(core.JobReady, 0, 1, 2)
+		open, err := f.cursor.OpenJobs(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(lease)
+		taken := false
+		k.faults.onEach(func(op string) error {
+			if op == memory.OpClaimJobs && !taken {
+				taken = true
+				if got, err := f.cursor.ClaimJobs(t.Context(), open[1:2], lease); err != nil || len(got) != 1 {
+					t.Errorf("claimed %d, %v", len(got), err)
+				}
+			}
+			return nil
+		})
+		r := k.start(k.parking)
+		pass(lease)
+		equalIDs(t, "delivered while the second is lent", slices.DeleteFunc(k.sink.got(), func(id string) bool { return id == "b1" }), "a1")
+		equalIDs(t, "jobs", k.states(), "a1=completed", "a2=active", "a3=ready")
+		equal(t, "attempts of what was given back", k.jobs()[2].Attempts, 0)
+		pass(time.Minute)
+		equalIDs(t, "delivered", slices.DeleteFunc(k.sink.got(), func(id string) bool { return id == "b1" }), "a1", "a2", "a3")
 		r.stop()
 	})
 }
