@@ -20,7 +20,7 @@ func (t *term) retry(j *job, r *core.Result, reason error) core.Settlement {
 	how := core.Settlement{
 		Kind: core.Retry, Delay: t.route.cfg.Backoff.nth(n), Failure: core.Failure{Code: core.CodeRefused, Reason: reason.Error()},
 	}
-	if r.Outcome == core.Unknown {
+	if mayHaveArrived(r) {
 		how.Failure.Code = core.CodeUnknown
 	}
 	j.reason = reason.Error()
@@ -38,9 +38,9 @@ func (t *term) fail(j *job, f core.Failure) core.Settlement {
 	return core.Settlement{Kind: core.Fail, Failure: f, Holds: holds}
 }
 
-// mayHaveArrived is for an unknown outcome: the job is sent again, unless its
+// resend is for an unknown outcome: the job is sent again, unless its
 // sink must not repeat.
-func (t *term) mayHaveArrived(r *core.Result, delay time.Duration) core.Settlement {
+func (t *term) resend(r *core.Result, delay time.Duration) core.Settlement {
 	how := core.Settlement{
 		Kind: core.Retry, Uncounted: true, Delay: delay,
 		Failure: core.Failure{Code: core.CodeUnknown, Reason: reasonOf(r).Error()},

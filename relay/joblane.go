@@ -189,7 +189,7 @@ func (t *term) judgeJobs(b *batch, results []core.Result) []ending {
 		failed := false
 		for i := r.first; i < r.first+r.count; i++ {
 			j, result := b.jobs[i], &results[i]
-			if result.Outcome == core.Unknown {
+			if mayHaveArrived(result) {
 				j.unknown()
 			}
 			how := core.Settlement{Kind: core.GiveBack}
@@ -200,7 +200,7 @@ func (t *term) judgeJobs(b *batch, results []core.Result) []ending {
 				failed = true
 				how = t.judgeJob(j, result, len(b.jobs), n, now)
 			case result.Outcome == core.Unknown:
-				how = t.mayHaveArrived(result, 0)
+				how = t.resend(result, 0)
 			}
 			how.Job = j.claimed
 			ends = append(ends, ending{j, how})
@@ -220,7 +220,7 @@ func (t *term) judgeJob(j *job, r *core.Result, calledWith int, n tally, now tim
 	switch finding := t.judge(&j.tries, r, calledWith, n, now); finding {
 	case failedForGood:
 		if r.Outcome == core.Unknown {
-			return t.mayHaveArrived(r, 0)
+			return t.resend(r, 0)
 		}
 		return t.fail(j, failureOf(r, reason))
 	case refusedForNow:
@@ -234,7 +234,7 @@ func (t *term) judgeJob(j *job, r *core.Result, calledWith int, n tally, now tim
 		j.reason = reason.Error()
 		t.tellBlocked(j.key, &j.claimed.Lease.Event, reason, delay)
 		if r.Outcome == core.Unknown {
-			return t.mayHaveArrived(r, delay)
+			return t.resend(r, delay)
 		}
 		return core.Settlement{Kind: core.GiveBack, Delay: delay}
 	}

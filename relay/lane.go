@@ -3,8 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/gooutbox/outbox/core"
@@ -56,23 +54,10 @@ func (t *term) deliver(ctx context.Context, b *batch) ([]core.Result, bool) {
 	}
 	ctx, span := t.route.tracer.start(ctx, b.leases)
 	began := time.Now()
-	results, err := call(ctx, t.route.sink, b.leases)
-	if err == nil && len(results) != len(b.leases) {
-		err = fmt.Errorf("the sink answered %d results for %d leases", len(results), len(b.leases))
-	}
+	results, err := call(ctx, t.route.sink, b.leases, t.route.caps)
 	if err != nil {
-		// What was sent isn't known.
-		t.route.log.Error("the sink broke its contract: the outcome of its events is unknown",
+		t.route.log.Error("the sink broke its contract: its events are tried again",
 			"error", err, "events", len(b.leases), "stack", stackOf(err))
-		results = make([]core.Result, len(b.leases))
-		for i := range results {
-			results[i] = core.Result{Outcome: core.Unknown, Err: err}
-		}
-	}
-	for i := range results {
-		if results[i].Outcome > core.Unknown {
-			results[i] = core.Result{Outcome: core.Unknown, Err: fmt.Errorf("the sink answered %v", results[i].Outcome)}
-		}
 	}
 	// What was delivered is saved at once, which ends its note too.
 	if b.suspect != nil && results[0].Outcome != core.Delivered &&
@@ -85,36 +70,11 @@ func (t *term) deliver(ctx context.Context, b *batch) ([]core.Result, bool) {
 	return results, true
 }
 
-// panicError is a panic of a sink.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("the sink panicked: %v", e.value) }
-
-func stackOf(err error) string {
-	if p, ok := errors.AsType[*panicError](err); ok {
-		return string(p.stack)
-	}
-	return ""
-}
-
-// call calls the sink and turns a panic into an error.
-func call(ctx context.Context, sink core.Sink, leases []core.Lease) (results []core.Result, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &panicError{value: p, stack: debug.Stack()}
-		}
-	}()
-	return sink.Deliver(ctx, leases), nil
-}
-
 // mayBeKept tells whether the sink may still read the leases of a call: it may
 // where an outcome is unknown.
 func mayBeKept(results []core.Result) bool {
 	for i := range results {
-		if results[i].Outcome == core.Unknown {
+		if mayHaveArrived(&results[i]) {
 			return true
 		}
 	}

@@ -157,6 +157,31 @@ func TestAttemptsAreUsedUpThenTheEventFailsAndIsTold(t *testing.T) {
 	})
 }
 
+func TestAnEventAtWhichTheSinkPanicsUsesUpItsAttempts(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		var redelivered []bool
+		k.sink.before = func(_ context.Context, ls []core.Lease) {
+			for _, l := range ls {
+				if l.Event.ID == "a1" {
+					if len(ls) == 1 {
+						redelivered = append(redelivered, l.Redelivered)
+					}
+					panic("can't render this")
+				}
+			}
+		}
+		k.append("a1", "a2", "b1")
+		r := k.start(k.parking, func(c *relay.Config) { c.Routes[0].MaxAttempts = 3 })
+		pass(10 * time.Minute)
+		equalIDs(t, "jobs", k.states(), "a1=failed", "a2=completed")
+		equal(t, "stored failure", k.jobs()[0].Failure, core.Failure{Code: core.CodeExhausted, Reason: "the sink panicked: can't render this"})
+		if n := len(redelivered); n < 3 || !redelivered[n-1] {
+			t.Errorf("tries alone, redelivered or not: %v", redelivered)
+		}
+		r.stop()
+	})
+}
+
 func TestOneAttemptIsNoneToPark(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		k.sink.reply = refuses(100, "a1")

@@ -35,11 +35,11 @@ func (t *term) settleRun(b *batch, r run, results []core.Result, n tally, now ti
 	failed := -1 // the first of the run that was not delivered
 	for j := r.first; j < r.first+r.count; j++ {
 		s := t.win.at(b.places[j])
-		switch results[j].Outcome {
-		case core.Delivered:
+		if results[j].Outcome == core.Delivered {
 			t.win.settle(b.places[j])
 			continue
-		case core.Unknown:
+		}
+		if mayHaveArrived(&results[j]) {
 			s.unknown()
 		}
 		if failed < 0 {

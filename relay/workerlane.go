@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/gooutbox/outbox/core"
@@ -142,28 +141,10 @@ func (w *worker) deliver(ctx context.Context, jobs []*held) []core.Result {
 	}
 	ctx, span := w.tracer.start(ctx, leases)
 	began := time.Now()
-	results, err := call(ctx, w.sink, leases)
-	switch {
-	case err != nil && w.caps.NoRepeat:
-		// What was sent isn't known.
-		w.log.Error("the sink panicked: it isn't known whether its jobs were delivered",
+	results, err := call(ctx, w.sink, leases, w.caps)
+	if err != nil {
+		w.log.Error("the sink broke its contract: its jobs are tried again, or end as unknown where it must not repeat",
 			"error", err, "jobs", len(jobs), "stack", stackOf(err))
-		results = sameResult(len(jobs), core.Unknown, err)
-	case err != nil:
-		w.log.Error("the sink panicked: its jobs are tried again", "error", err, "jobs", len(jobs), "stack", stackOf(err))
-		results = sameResult(len(jobs), core.Refused, err)
-		if len(jobs) > 1 { // it was one of them
-			results = sameResult(len(jobs), core.Unknown, err)
-		}
-	case len(results) != len(jobs):
-		err = fmt.Errorf("the sink answered %d results for %d leases", len(results), len(jobs))
-		w.log.Error("the sink broke its contract: the outcome of its jobs is unknown", "error", err, "jobs", len(jobs))
-		results = sameResult(len(jobs), core.Unknown, err)
-	}
-	for i := range results {
-		if results[i].Outcome > core.Unknown {
-			results[i] = core.Result{Outcome: core.Unknown, Err: fmt.Errorf("the sink answered %v", results[i].Outcome)}
-		}
 	}
 	if err != nil {
 		w.suspectAll(jobs)
@@ -171,13 +152,5 @@ func (w *worker) deliver(ctx context.Context, jobs []*held) []core.Result {
 	n := tallyOf(results)
 	w.metrics.called(time.Since(began), n)
 	w.tracer.end(span, n, results)
-	return results
-}
-
-func sameResult(n int, o core.Outcome, err error) []core.Result {
-	results := make([]core.Result, n)
-	for i := range results {
-		results[i] = core.Result{Outcome: o, Err: err}
-	}
 	return results
 }

@@ -80,7 +80,11 @@ func (w *worker) judge(jobs []*held, results []core.Result, now time.Time) (v ve
 			delete(w.notes, j.job.ID)
 			v.settle(j, core.Settlement{Kind: core.Fail, Failure: failure(core.CodeRejected, reasonOf(r))})
 		case core.Refused:
-			v.settle(j, w.refuse(j, core.CodeRefused, reasonOf(r)))
+			code := core.CodeRefused
+			if mayHaveArrived(r) {
+				code = core.CodeUnknown
+			}
+			v.settle(j, w.refuse(j, code, reasonOf(r)))
 		case core.Unknown:
 			v.settle(j, w.unanswered(j, core.CodeUnknown, r, n))
 		case core.Unavailable:
