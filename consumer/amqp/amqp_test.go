@@ -147,7 +147,7 @@ func inOrder(t *testing.T, all []consumer.Delivery, sent []core.Lease) {
 		want[l.Event.AggregateID] = append(want[l.Event.AggregateID], l.Event.ID)
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%d effects of %d events, or another order", len(all), len(sent))
+		t.Errorf("%d effects of %d events, or another order: %v", len(all), len(sent), got)
 	}
 }
 
