@@ -58,6 +58,30 @@ func TestTheLatencyBenchMeasures(t *testing.T) {
 	require.EqualValues(t, 50, m["events"])
 }
 
+func TestTheQueueBenchMeasures(t *testing.T) {
+	m := measured(t, "queue", "--json", "--jobs", "300", "--plain-jobs", "50", "--runs", "1", "--workers", "1x1,2x3")
+	rows := m["rows"].([]any)
+	require.Len(t, rows, 4)
+	for i, wake := range []string{"poll", "poll", "stream", "stream"} {
+		row := rows[i].(map[string]any)
+		require.Equal(t, wake, row["wake"])
+		require.EqualValues(t, 1+i%2, row["workers"])
+		require.EqualValues(t, 1+2*(i%2), row["lanes"])
+		for _, name := range []string{"jobs_per_s", "plain_jobs_per_s", "of_plain", "round_trips_per_job"} {
+			require.Positive(t, row[name], name)
+		}
+		require.InDelta(t, 2, row["plain_round_trips_per_job"], 0.2)
+	}
+}
+
+func TestTheQueueBenchMeasuresTenants(t *testing.T) {
+	m := measured(t, "queue", "--json", "--tenants", "--jobs", "500", "--runs", "1")
+	require.Len(t, m["tenants"], 9)
+	for _, name := range []string{"p99_ms", "alone_p99_ms", "of_alone"} {
+		require.Positive(t, m[name], name)
+	}
+}
+
 func TestABenchNamesWhatItNeeds(t *testing.T) {
 	t.Setenv("MONGODB_URL", "")
 	require.ErrorContains(t, run(t.Context(), []string{"log"}), "MONGODB_URL")

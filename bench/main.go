@@ -1,10 +1,12 @@
-// Command bench measures the way of an event from MongoDB to Kafka on real
-// servers, named by MONGODB_URL and KAFKA_BROKERS.
+// Command bench measures the way of an event from MongoDB to Kafka, and that of
+// a job through the queue, on real servers, named by MONGODB_URL and
+// KAFKA_BROKERS.
 //
 //	go run ./bench log      # drains a backlog: events a second, commands, memory
 //	go run ./bench latency  # from commit to consumer, at a steady rate
+//	go run ./bench queue    # jobs a second, beside a plain algorithm; no Kafka
 //
-// Both take --json and --help. What drains is a process of its own, started
+// All take --json and --help. What drains is a process of its own, started
 // when the backlog is stored, so that its memory and CPU time are its own.
 package main
 
@@ -30,15 +32,15 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	commands := map[string]func(context.Context, servers, []string) error{
-		"log": benchLog, "latency": benchLatency,
+		"log": benchLog, "latency": benchLatency, "queue": benchQueue,
 		// What these two started: not for people.
 		"drain-child": drainChild, "alone-child": aloneChild,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("say what to measure: log or latency")
+		return errors.New("say what to measure: log, latency or queue")
 	}
 	s := servers{mongoURL: os.Getenv("MONGODB_URL"), brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ",")}
-	if s.mongoURL == "" || s.brokers[0] == "" {
+	if s.mongoURL == "" || s.brokers[0] == "" && args[0] != "queue" {
 		return errors.New("set MONGODB_URL and KAFKA_BROKERS, as `make services` prints them")
 	}
 	return commands[args[0]](ctx, s, args[1:])

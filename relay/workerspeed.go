@@ -8,7 +8,7 @@ const (
 	// claimsAhead is how many claims take as long as what is ahead at least.
 	claimsAhead = 8
 	// maxAhead bounds the jobs ahead, and one claim.
-	maxAhead = 1000
+	maxAhead = 500
 	// leastJob is the shortest time that a job is taken to need.
 	leastJob = time.Microsecond
 )
