@@ -7,7 +7,8 @@ import (
 )
 
 // Admin is what operators ask of a store and tell it. Its methods may be called
-// by several goroutines at once, beside running relays.
+// by several goroutines at once, beside running relays. Where nothing of an outbox
+// is stored yet they change nothing, create nothing and return ErrNoOutbox.
 type Admin interface {
 	// Stats counts jobs by state and tells how the cursors stand.
 	Stats(ctx context.Context) (Stats, error)
@@ -36,8 +37,16 @@ type Admin interface {
 	Explain(ctx context.Context, id string) (Explanation, error)
 }
 
-// ErrNoJob: neither a job nor an event has this id.
-var ErrNoJob = errors.New("no job and no event has this id")
+// Errors of Admin. Test with errors.Is.
+var (
+	// ErrNoJob: neither a job nor an event has this id.
+	ErrNoJob = errors.New("no job and no event has this id")
+	// ErrNoOutbox: where the store is to be nothing of an outbox is stored, neither
+	// a log nor jobs nor cursors. The connection names another database than was
+	// meant, or the outbox was not set up yet. A store that can't be empty in this
+	// way never returns it, and Queue and Log don't either.
+	ErrNoOutbox = errors.New("there is no outbox here")
+)
 
 // Act says who does something, and why: it is recorded with what was done.
 type Act struct {

@@ -50,18 +50,21 @@ func (s *Store) acting(ctx context.Context, act core.Act, what, target string, d
 	return n, err
 }
 
-// checkAct tells what is missing of an act.
-func checkAct(act core.Act) error {
+// checkAct tells what is missing of an act, or that there is nothing to act on.
+func (s *Store) checkAct(ctx context.Context, act core.Act) error {
 	if act.By == "" {
 		return errors.New("say who does it")
 	}
-	return nil
+	return s.exists(ctx)
 }
 
 // Acts lists what operators did, newest first, see core.Admin.
 func (s *Store) Acts(ctx context.Context, limit int) ([]core.ActRecord, error) {
 	if limit <= 0 {
 		return nil, errors.New("listing acts: say how many at most")
+	}
+	if err := s.exists(ctx); err != nil {
+		return nil, fmt.Errorf("listing acts: %w", err)
 	}
 	cur, err := s.acts.Find(withoutSession(ctx), bson.D{},
 		options.Find().SetSort(bson.D{{Key: "at", Value: -1}, {Key: "_id", Value: -1}}).SetLimit(int64(limit)))
@@ -126,7 +129,7 @@ func (s *Store) forgetCursor(ctx context.Context, name string) error {
 // actOn does one thing and records it.
 func (s *Store) actOn(ctx context.Context, act core.Act, what, target string, do func(context.Context) error) error {
 	ctx = withoutSession(ctx)
-	err := checkAct(act)
+	err := s.checkAct(ctx, act)
 	if err == nil && !act.DryRun {
 		_, err = s.acting(ctx, act, what, target, func() (int64, error) {
 			if err := do(ctx); err != nil {

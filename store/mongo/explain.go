@@ -19,7 +19,11 @@ import (
 // job is explained by its job; without one it counts as delivered when every
 // cursor has passed the time of its insert.
 func (s *Store) Explain(ctx context.Context, id string) (core.Explanation, error) {
-	e, err := s.explain(withoutSession(ctx), id)
+	var e core.Explanation
+	err := s.exists(ctx)
+	if err == nil {
+		e, err = s.explain(withoutSession(ctx), id)
+	}
 	if err != nil {
 		return core.Explanation{}, fmt.Errorf("explaining %s: %w", id, err)
 	}

@@ -84,7 +84,7 @@ func (s *Store) ensure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, coll := range []*mongo.Collection{s.log, s.cursors, s.jobs, s.keys, s.meta, s.acts} {
+	for _, coll := range s.collections() {
 		if err := s.db.CreateCollection(ctx, coll.Name()); err != nil && !hasCode(err, codeNamespaceExists) {
 			return fmt.Errorf("creating collection %s: %w", coll.Name(), err)
 		}

@@ -35,7 +35,11 @@ var withoutContent = []bson.D{
 
 // Job returns one job, see core.Admin.
 func (s *Store) Job(ctx context.Context, id string) (core.JobInfo, error) {
-	jobs, err := s.jobsBy(withoutSession(ctx), bson.D{anyJob, {Key: "_id", Value: op("$in", s.idsNamed(id))}}, 1)
+	var jobs []readJob
+	err := s.exists(ctx)
+	if err == nil {
+		jobs, err = s.jobsBy(withoutSession(ctx), bson.D{anyJob, {Key: "_id", Value: op("$in", s.idsNamed(id))}}, 1)
+	}
 	if err == nil && len(jobs) == 0 {
 		err = core.ErrNoJob
 	}
@@ -61,8 +65,8 @@ func (s *Store) Jobs(ctx context.Context, filter core.JobFilter, after string, l
 
 func (s *Store) page(ctx context.Context, filter core.JobFilter, after string, limit int) ([]readJob, string, error) {
 	query, ok := s.selecting(filter)
-	if !ok {
-		return nil, "", nil
+	if err := s.exists(ctx); err != nil || !ok {
+		return nil, "", err
 	}
 	if limit <= 0 || limit > maxJobsPage {
 		limit = maxJobsPage

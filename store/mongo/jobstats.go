@@ -19,6 +19,9 @@ import (
 // with what is completed.
 func (s *Store) Stats(ctx context.Context) (core.Stats, error) {
 	ctx = withoutSession(ctx)
+	if err := s.exists(ctx); err != nil {
+		return core.Stats{}, fmt.Errorf("counting: %w", err)
+	}
 	var stats core.Stats
 	for _, step := range []struct {
 		what string

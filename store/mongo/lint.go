@@ -58,11 +58,15 @@ type LintFinding struct {
 // Lint compares stored documents with the documented layout, as programs in
 // other languages write them: first of all whether they can be delivered. It
 // reads by the same rules as cursors and workers do, changes nothing, and may
-// run beside them.
+// run beside them. Where there is no outbox it returns core.ErrNoOutbox.
 func (s *Store) Lint(ctx context.Context, req LintRequest) (LintReport, error) {
 	ctx = withoutSession(ctx)
 	l := linter{store: s, examples: orDefault(req.Examples, DefaultLintExamples), found: map[lintKey]*LintFinding{}}
-	events, err := l.each(ctx, s.log, req, l.event)
+	var events int64
+	err := s.exists(ctx)
+	if err == nil {
+		events, err = l.each(ctx, s.log, req, l.event)
+	}
 	if err == nil {
 		l.mixed(&l.ids)
 		l.mixed(&l.keys)

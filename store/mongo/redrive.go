@@ -117,7 +117,7 @@ func (s *Store) actOnJobs(ctx context.Context, what string, filter core.JobFilte
 func (s *Store) actOnSelected(ctx context.Context, what string, filter core.JobFilter, act core.Act, narrow func(bson.D) bson.D,
 	do func(ctx context.Context, query bson.D, ids []bson.RawValue, first, total int) (int64, error),
 ) (int64, error) {
-	if err := checkAct(act); err != nil {
+	if err := s.checkAct(ctx, act); err != nil {
 		return 0, err
 	}
 	query, ok := s.selecting(filter)

@@ -38,6 +38,7 @@ type Store struct {
 	mu       sync.Mutex
 	server   *deployment
 	checked  bool // the layout version is one that this version reads
+	found    bool // a collection of the store exists
 	warnings map[string]bool
 	foreign  foreignSeen
 }
