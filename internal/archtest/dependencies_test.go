@@ -40,6 +40,14 @@ var rules = []rule{
 	{"store/storetest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, sinks, {module + "/store/mongo"}}},
 	{"sink/sinktest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, stores, {module + "/sink/kafka", module + "/sink/amqp", module + "/sink/sqs"}}},
 	{"outboxtest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, sinks, {module + "/store/mongo"}}},
+	{"consumer", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, sinks, {module + "/relay", module + "/consumer/"}}},
+	{"consumer/kafka", [][]string{mongoDriver, aws, rabbitMQ, telemetry, program, tests, stores, sinks, {module + "/relay", module + "/consumer/", "github.com/twmb/franz-go"}}},
+	{"consumer/amqp", [][]string{mongoDriver, kafkaClient, aws, telemetry, program, tests, stores, sinks, {module + "/relay", module + "/consumer/"}}},
+	{"consumer/sqs", [][]string{mongoDriver, kafkaClient, rabbitMQ, telemetry, program, tests, stores, sinks, {module + "/relay", module + "/consumer/"}}},
+	{"consumer/dedupe", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, sinks, {module + "/relay", module + "/consumer/"}}},
+	{"consumer/dedupe/mongo", [][]string{kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, sinks, {module + "/relay", module + "/consumer/dedupe/memory"}}},
+	{"consumer/dedupe/memory", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, sinks, {module + "/relay", module + "/consumer/dedupe/mongo"}}},
+	{"consumer/dedupe/dedupetest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, stores, sinks, {module + "/relay", module + "/consumer/dedupe/mongo"}}},
 	{"cmd/outbox", [][]string{tests, {"github.com/twmb/franz-go"}}},
 }
 
@@ -66,7 +74,7 @@ func TestDependenciesPointInwards(t *testing.T) {
 // one.
 func TestEachPackageHasItsRule(t *testing.T) {
 	t.Parallel()
-	for _, path := range goList(t, "./core/...", "./relay/...", "./store/...", "./sink/...", "./outboxtest/...", "./cmd/...") {
+	for _, path := range goList(t, "./core/...", "./relay/...", "./store/...", "./sink/...", "./consumer/...", "./outboxtest/...", "./cmd/...") {
 		pkg := strings.TrimPrefix(path, module+"/")
 		if strings.Contains(pkg, "/internal/") {
 			continue
