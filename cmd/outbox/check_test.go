@@ -67,8 +67,34 @@ func TestCheckAndIndexesOfAReplicaSet(t *testing.T) {
 	if status != exitOK || found["oplog window"].Detail == "" {
 		t.Errorf("status %d, %+v", status, found)
 	}
-	if n, err := db.Collection("outbox_cursors").CountDocuments(t.Context(), bson.D{}); err != nil || n != 0 {
-		t.Errorf("check left %d cursors (%v)", n, err)
+	if status, text, stderr := outbox(t, "indexes", "--validator", "-c", config); status != exitOK {
+		t.Fatal(status, text, stderr)
+	}
+	if status, found = checked(t, config); status != exitOK || found["rights"].Status != statusOK {
+		t.Errorf("with validators: status %d, %+v", status, found["rights"])
+	}
+	for _, name := range []string{"outbox_cursors", "outbox_jobs", "outbox_acts"} {
+		if n, err := db.Collection(name).CountDocuments(t.Context(), bson.D{}); err != nil || n != 0 {
+			t.Errorf("check left %d documents in %s (%v)", n, name, err)
+		}
+	}
+}
+
+// A validator that is not the store's may refuse what the store writes.
+func TestCheckNamesAValidatorInTheWay(t *testing.T) {
+	t.Parallel()
+	db := servicetest.Database(t)
+	config := relayConfigFile(t, servicetest.MongoURL(t), db.Name(), servicetest.Kafka(t)[0], "{{ .Type }}")
+	if status, _, stderr := outbox(t, "indexes", "-c", config); status != exitOK {
+		t.Fatal(stderr)
+	}
+	err := db.RunCommand(t.Context(), bson.D{{Key: "collMod", Value: "outbox_cursors"}, {Key: "validator", Value: bson.D{{Key: "secret", Value: 1}}}}).Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, found := checked(t, config)
+	if f := found["rights"]; !strings.Contains(f.Detail, "outbox_cursors (insert): a validator") || f.Advice == "" || strings.Contains(f.Detail, "{") {
+		t.Errorf("%+v", f)
 	}
 }
 
@@ -151,22 +177,14 @@ func TestCheckNamesMissingRights(t *testing.T) {
 		}
 	}
 	as := func(user, password string) string {
-		u, err := url.Parse(server.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.User = url.UserPassword(user, password)
-		query := u.Query()
-		query.Set("authSource", "shop")
-		u.RawQuery = query.Encode()
-		return relayConfigFile(t, u.String(), "shop", servicetest.Kafka(t)[0], "{{ .Type }}")
+		return relayConfigFile(t, withUser(t, server.URL(), user, password, "shop"), "shop", servicetest.Kafka(t)[0], "{{ .Type }}")
 	}
 	status, found := checked(t, as("reader", "c4n4ry@"))
 	rights := found["rights"]
 	if status != exitFailed || rights.Status != statusFail || rights.Advice != "grant the role readWrite on the database shop" {
 		t.Errorf("status %d, %+v", status, rights)
 	}
-	for _, what := range []string{"write outbox_cursors (update)", "write outbox_jobs (insert)", "clean outbox (remove)"} {
+	for _, what := range []string{"write outbox_cursors (update)", "write outbox_jobs (insert)", "write outbox_acts (insert)", "clean outbox (remove)", "clean outbox_jobs (remove)"} {
 		if !strings.Contains(rights.Detail, what) {
 			t.Errorf("%q is not named in %q", what, rights.Detail)
 		}
@@ -181,4 +199,18 @@ func TestCheckNamesMissingRights(t *testing.T) {
 	if f := found["MongoDB"]; status != exitFailed || !strings.HasPrefix(f.Advice, "check user, password") || strings.Contains(fmt.Sprint(found), "c4n4ry") {
 		t.Errorf("wrong password: status %d, %+v", status, f)
 	}
+}
+
+// withUser is an address with another user, who is known to the database db.
+func withUser(t *testing.T, address, user, password, db string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(user, password)
+	query := u.Query()
+	query.Set("authSource", db)
+	u.RawQuery = query.Encode()
+	return u.String()
 }

@@ -21,9 +21,18 @@ func newLogger(w io.Writer, cfg config.Log, redactor config.Redactor) *slog.Logg
 }
 
 // readable writes durations as "1.02s": JSON would have them as a number of
-// nanoseconds.
+// nanoseconds. Missing rights are said in short.
 func readable(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() != slog.KindDuration {
+	switch a.Value.Kind() {
+	case slog.KindDuration:
+	case slog.KindString:
+		return slog.String(a.Key, shortened(a.Value.String()))
+	case slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			return slog.String(a.Key, shortened(err.Error()))
+		}
+		return a
+	default:
 		return a
 	}
 	d := a.Value.Duration()

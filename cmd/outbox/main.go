@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	if !errors.Is(err, errSaid) {
-		fmt.Fprintln(p.redactor.Writer(stderr), "outbox: "+err.Error())
+		fmt.Fprintln(p.redactor.Writer(stderr), "outbox: "+reasonOf(err))
 	}
 	if _, wrong := errors.AsType[*usageError](err); wrong {
 		return exitUsage

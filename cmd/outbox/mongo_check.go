@@ -183,9 +183,9 @@ func (s *mongoStore) oplogWindow(ctx context.Context) (window time.Duration, ful
 // that is what ended it.
 func because(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
-		return context.Cause(ctx).Error() + ": " + err.Error()
+		return context.Cause(ctx).Error() + ": " + reasonOf(err)
 	}
-	return err.Error()
+	return reasonOf(err)
 }
 
 // checkCollection tells whether the log's collection can be a log at all. Where
@@ -212,7 +212,7 @@ func (s *mongoStore) checkLayout(ctx context.Context, found *findings) {
 	missing, err := s.Missing(ctx)
 	switch {
 	case errors.Is(err, core.ErrNewerLayout):
-		found.fail(check, err.Error(), "")
+		found.fail(check, reasonOf(err), "")
 	case err != nil:
 		found.warn(check, because(ctx, err), "")
 	case len(missing) > 0:
