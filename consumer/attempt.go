@@ -50,11 +50,14 @@ func (r Retry) OrDefaults() Retry {
 func (r Retry) Validate() error {
 	r = r.OrDefaults()
 	var errs []error
+	add := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s "+format, append([]any{field}, args...)...))
+	}
 	if r.MaxAttempts < 0 {
-		errs = append(errs, errors.New("MaxAttempts is negative: use 1 for a single try"))
+		add("MaxAttempts", "is negative: use 1 for a single try")
 	}
 	if r.MinBackoff < 0 || r.MaxBackoff < r.MinBackoff {
-		errs = append(errs, errors.New("MinBackoff and MaxBackoff: use positive times, the larger one last"))
+		add("MinBackoff and MaxBackoff", "are not as wanted: use positive times, the larger one last")
 	}
 	return errors.Join(errs...)
 }

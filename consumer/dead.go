@@ -45,9 +45,12 @@ type Death struct {
 func (d Death) Headers(message []Header, from, consumer string, at time.Time) []Header {
 	out := slices.DeleteFunc(slices.Clone(message), func(h Header) bool { return isDeadHeader(h.Name) })
 	return append([]Header{
-		{Name: DeadReason, Value: d.Reason}, {Name: DeadCode, Value: d.Code},
-		{Name: DeadAttempts, Value: strconv.Itoa(d.Attempts)}, {Name: DeadFrom, Value: from},
-		{Name: DeadConsumer, Value: consumer}, {Name: DeadAt, Value: at.UTC().Format(time.RFC3339)},
+		{Name: DeadReason, Value: d.Reason},
+		{Name: DeadCode, Value: d.Code},
+		{Name: DeadAttempts, Value: strconv.Itoa(d.Attempts)},
+		{Name: DeadFrom, Value: from},
+		{Name: DeadConsumer, Value: consumer},
+		{Name: DeadAt, Value: at.UTC().Format(time.RFC3339)},
 	}, out...)
 }
 

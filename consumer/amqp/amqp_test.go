@@ -1,6 +1,7 @@
 package amqp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +167,7 @@ func TestWhatTheSinkSentComesBack(t *testing.T) {
 			at = at.Truncate(time.Second)
 		}
 		if err != nil || d.Form != form || d.ID != "e-1" || d.AggregateID != "Größe-1" || d.Type != "order.placed" || d.Fence != 7 || !d.Redriven ||
-			string(d.Payload) != string(l.Event.Payload) || !reflect.DeepEqual(d.Headers, l.Event.Headers) ||
+			!bytes.Equal(d.Payload, l.Event.Payload) || !reflect.DeepEqual(d.Headers, l.Event.Headers) ||
 			d.CorrelationID != "c-1" || !d.OccurredAt.Equal(at) || d.ContentType != core.DefaultContentType {
 			t.Errorf("%s: %+v, %v", form, d, err)
 		}

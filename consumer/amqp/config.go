@@ -71,25 +71,28 @@ const (
 // Validate reports all problems at once, or nil.
 func (c Config) Validate() error {
 	var errs []error
+	add := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s "+format, append([]any{field}, args...)...))
+	}
 	if c.Dial == nil {
-		errs = append(errs, errors.New("Dial is nil: pass a function that calls amqp091.Dial"))
+		add("Dial", "is nil: pass a function that calls amqp091.Dial")
 	}
 	if c.Queue == "" {
-		errs = append(errs, errors.New("Queue is empty"))
+		add("Queue", "is empty")
 	}
 	if c.Consumer == "" {
-		errs = append(errs, errors.New("Consumer is empty: dead letters are signed with it"))
+		add("Consumer", "is empty: dead letters are signed with it")
 	}
 	if c.Dead == (DeadExchange{}) {
-		errs = append(errs, errors.New("Dead needs an Exchange, or a RoutingKey that names a queue: what can't be handled must lie somewhere"))
+		add("Dead", "needs an Exchange, or a RoutingKey that names a queue: what can't be handled must lie somewhere")
 	}
 	if c.Form != "" {
 		if err := c.Form.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("Form: %w", err))
+			add("Form", "can't be used: %w", err)
 		}
 	}
 	if c.Prefetch < 0 || c.Lanes < 0 || c.Hold < 0 || c.MaxDeliveries < 0 || c.Drain < 0 {
-		errs = append(errs, errors.New("Prefetch, Lanes, Hold, MaxDeliveries and Drain must not be negative"))
+		add("Prefetch, Lanes, Hold, MaxDeliveries and Drain", "must not be negative")
 	}
 	return errors.Join(append(errs, c.Retry.Validate())...)
 }

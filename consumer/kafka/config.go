@@ -67,22 +67,25 @@ const (
 // Validate reports all problems at once, or nil.
 func (c Config) Validate() error {
 	var errs []error
+	add := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s "+format, append([]any{field}, args...)...))
+	}
 	if c.Reader == nil {
-		errs = append(errs, errors.New("Reader is nil: pass a *kafka.Reader with a GroupID"))
+		add("Reader", "is nil: pass a *kafka.Reader with a GroupID")
 	}
 	if c.Consumer == "" {
-		errs = append(errs, errors.New("Consumer is empty: dead letters are signed with it"))
+		add("Consumer", "is empty: dead letters are signed with it")
 	}
 	if len(c.Dead.Brokers) == 0 || c.Dead.Topic == "" {
-		errs = append(errs, errors.New("Dead needs Brokers and Topic: what can't be handled must lie somewhere, or it stops its partition"))
+		add("Dead", "needs Brokers and Topic: what can't be handled must lie somewhere, or it stops its partition")
 	}
 	if c.Form != "" {
 		if err := c.Form.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("Form: %w", err))
+			add("Form", "can't be used: %w", err)
 		}
 	}
 	if c.Buffer < 0 || c.Batch < 0 || c.Drain < 0 {
-		errs = append(errs, errors.New("Buffer, Batch and Drain must not be negative"))
+		add("Buffer, Batch and Drain", "must not be negative")
 	}
 	return errors.Join(append(errs, c.Retry.Validate())...)
 }

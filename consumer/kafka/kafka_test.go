@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -137,7 +138,7 @@ func TestWhatTheSinkSentComesBack(t *testing.T) {
 		send(t, topic, form, l)
 		d, err := kafkaconsumer.Decode(read(t, topic, 1)[0], "")
 		if err != nil || d.Form != form || d.ID != "e-1" || d.AggregateID != "Größe-1" || d.Type != "order.placed" || d.Fence != 7 || !d.Redriven ||
-			string(d.Payload) != string(l.Event.Payload) || !reflect.DeepEqual(d.Headers, l.Event.Headers) {
+			!bytes.Equal(d.Payload, l.Event.Payload) || !reflect.DeepEqual(d.Headers, l.Event.Headers) {
 			t.Errorf("%s: %+v, %v", form, d, err)
 		}
 		if form == consumer.CloudEvents && (d.Tenant != "acme" || d.Aggregate != "order" || d.Version != 2 || d.Source != l.Source) {
@@ -206,8 +207,10 @@ func TestPoisonBecomesADeadLetterWithItsReason(t *testing.T) {
 				t.Errorf("tried: %v", tries)
 			}
 			for i, want := range []struct{ id, code, reason string }{
-				{"e-00003", core.CodeRejected, "no such customer"}, {"e-00007", core.CodeExhausted, "the printer is jammed"},
-				{"", core.CodeUndecodable, "decoding a message: the headers"}, {"e-00012", core.CodeExhausted, "the handler panicked: index out of range"},
+				{"e-00003", core.CodeRejected, "no such customer"},
+				{"e-00007", core.CodeExhausted, "the printer is jammed"},
+				{"", core.CodeUndecodable, "decoding a message: the headers"},
+				{"e-00012", core.CodeExhausted, "the handler panicked: index out of range"},
 			} {
 				m := read(t, dead, i+1)[i]
 				headers := map[string]string{}

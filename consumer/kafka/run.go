@@ -68,7 +68,7 @@ func (r *run) fetch(ctx, work context.Context) error {
 		m, err := r.cfg.Reader.FetchMessage(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was stopped
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("fetching messages: the reader was closed: %w", err)
 		case err != nil:

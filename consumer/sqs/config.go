@@ -79,28 +79,31 @@ const (
 // Validate reports all problems at once, or nil.
 func (c Config) Validate() error {
 	var errs []error
+	add := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s "+format, append([]any{field}, args...)...))
+	}
 	if c.Client == nil || c.QueueURL == "" {
-		errs = append(errs, errors.New("Client and QueueURL are required"))
+		add("Client and QueueURL", "are required")
 	}
 	if c.Consumer == "" {
-		errs = append(errs, errors.New("Consumer is empty: dead letters are signed with it"))
+		add("Consumer", "is empty: dead letters are signed with it")
 	}
 	if c.DeadURL == "" {
-		errs = append(errs, errors.New("DeadURL is empty: what can't be handled must lie somewhere"))
+		add("DeadURL", "is empty: what can't be handled must lie somewhere")
 	}
 	if v := c.Visibility; v != 0 && (v < minVisibility || v > maxVisibility || v%time.Second != 0) {
-		errs = append(errs, fmt.Errorf("Visibility is %v: use whole seconds from %v to %v", v, minVisibility, maxVisibility)) //nolint:staticcheck // the field's name
+		add("Visibility", "is %v: use whole seconds from %v to %v", v, minVisibility, maxVisibility)
 	}
 	if c.Hold > maxVisibility-time.Hour {
-		errs = append(errs, fmt.Errorf("Hold is %v: at most %v", c.Hold, maxVisibility-time.Hour)) //nolint:staticcheck // the field's name
+		add("Hold", "is %v: at most %v", c.Hold, maxVisibility-time.Hour)
 	}
 	if c.Form != "" {
 		if err := c.Form.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("Form: %w", err)) //nolint:staticcheck // the field's name
+			add("Form", "can't be used: %w", err)
 		}
 	}
 	if c.Held < 0 || c.Lanes < 0 || c.Hold < 0 || c.MaxDeliveries < 0 || c.Drain < 0 {
-		errs = append(errs, errors.New("Held, Lanes, Hold, MaxDeliveries and Drain must not be negative"))
+		add("Held, Lanes, Hold, MaxDeliveries and Drain", "must not be negative")
 	}
 	return errors.Join(append(errs, c.Retry.Validate())...)
 }

@@ -133,6 +133,7 @@ func (r *run) settle(ctx, held context.Context, m types.Message, d consumer.Deli
 		if held.Err() != nil && ctx.Err() == nil {
 			return false // it is another's
 		}
+		r.holder.release(receipt) // or it would be extended once more
 		_, err = r.cfg.Client.ChangeMessageVisibilityBatch(call, r.holder.change([]string{receipt}, 0))
 	}
 	if err != nil {

@@ -64,7 +64,7 @@ func abandonedIsTakenOver(t *testing.T, s dedupe.Store) {
 	if res := reserve(t, s, key("a"), "one", short); res.Again {
 		t.Error("the first reservation is said to be another's before")
 	}
-	res := afterwards(t, s, key("a"), "two", false)
+	res := afterwards(t, s, key("a"), false)
 	if res.State != dedupe.Reserved || !res.Again {
 		t.Errorf("after the lease: %+v, want the reservation, again", res)
 	}
@@ -74,7 +74,7 @@ func renewedIsNotTakenOver(t *testing.T, s dedupe.Store) {
 	reserve(t, s, key("a"), "one", short)
 	reserve(t, s, key("clock"), "one", short)
 	ok(t, s.Renew(limited(t), key("a"), "one", long))
-	afterwards(t, s, key("clock"), "two", false) // as long as the first lease
+	afterwards(t, s, key("clock"), false) // as long as the first lease
 	if res := ask(t, s, key("a"), "two", long, false); res.State != dedupe.Busy {
 		t.Errorf("a renewed reservation has state %d for another", res.State)
 	}
@@ -83,7 +83,7 @@ func renewedIsNotTakenOver(t *testing.T, s dedupe.Store) {
 func formerHolderWritesNothing(t *testing.T, s dedupe.Store) {
 	k := key("a")
 	reserve(t, s, k, "one", short)
-	afterwards(t, s, k, "two", false)
+	afterwards(t, s, k, false)
 	lost(t, "Renew", s.Renew(limited(t), k, "one", long))
 	lost(t, "Finish", s.Finish(limited(t), k, "one", retention))
 	lost(t, "Doubt", s.Doubt(limited(t), k, "one"))
@@ -101,7 +101,7 @@ func formerHolderWritesNothing(t *testing.T, s dedupe.Store) {
 func lateHolderFinishes(t *testing.T, s dedupe.Store) {
 	reserve(t, s, key("a"), "one", short)
 	reserve(t, s, key("clock"), "one", short)
-	afterwards(t, s, key("clock"), "two", false)
+	afterwards(t, s, key("clock"), false)
 	ok(t, s.Finish(limited(t), key("a"), "one", retention))
 	if res := ask(t, s, key("a"), "two", long, false); res.State != dedupe.Marked {
 		t.Errorf("the event has state %d", res.State)
@@ -110,7 +110,7 @@ func lateHolderFinishes(t *testing.T, s dedupe.Store) {
 
 func abandonedIsReported(t *testing.T, s dedupe.Store) {
 	reserve(t, s, key("a"), "one", short)
-	if res := afterwards(t, s, key("a"), "two", true); res.State != dedupe.Doubtful {
+	if res := afterwards(t, s, key("a"), true); res.State != dedupe.Doubtful {
 		t.Fatalf("after the lease the state is %d, want it to be unknown", res.State)
 	}
 	if res := ask(t, s, key("a"), "three", long, false); res.State != dedupe.Doubtful {
@@ -135,7 +135,7 @@ func listed(t *testing.T, s dedupe.Store, want ...string) {
 
 func reportedIsFinishedLate(t *testing.T, s dedupe.Store) {
 	reserve(t, s, key("a"), "one", short)
-	afterwards(t, s, key("a"), "two", true)
+	afterwards(t, s, key("a"), true)
 	ok(t, s.Finish(limited(t), key("a"), "one", retention))
 	if res := ask(t, s, key("a"), "three", long, true); res.State != dedupe.Marked {
 		t.Errorf("what its holder finished late has state %d", res.State)

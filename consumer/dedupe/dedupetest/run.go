@@ -139,11 +139,11 @@ func reserve(t *testing.T, s dedupe.Store, k dedupe.Key, token string, lease tim
 	return res
 }
 
-// afterwards asks until the key isn't busy any more.
-func afterwards(t *testing.T, s dedupe.Store, k dedupe.Key, token string, report bool) dedupe.Reservation {
+// afterwards asks with the token "two" until the key isn't busy any more.
+func afterwards(t *testing.T, s dedupe.Store, k dedupe.Key, report bool) dedupe.Reservation {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		res := ask(t, s, k, token, long, report)
+		res := ask(t, s, k, "two", long, report)
 		if res.State != dedupe.Busy {
 			return res
 		}

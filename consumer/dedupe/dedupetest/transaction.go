@@ -64,8 +64,10 @@ func consumersAreApart(t *testing.T, s dedupe.Store) {
 	}
 	raise(t, s, nil, dedupe.Subject{Consumer: "mailer", Aggregate: "a", AggregateID: "1"}, 5)
 	for _, subject := range []dedupe.Subject{
-		{Consumer: "biller", Aggregate: "a", AggregateID: "1"}, {Consumer: "mailer", Aggregate: "b", AggregateID: "1"},
-		{Consumer: "mailer", Aggregate: "a", AggregateID: "2"}, {Consumer: "mailer", Aggregate: "a1"},
+		{Consumer: "biller", Aggregate: "a", AggregateID: "1"},
+		{Consumer: "mailer", Aggregate: "b", AggregateID: "1"},
+		{Consumer: "mailer", Aggregate: "a", AggregateID: "2"},
+		{Consumer: "mailer", Aggregate: "a1"},
 	} {
 		if before, known := raise(t, s, nil, subject, 1); known {
 			t.Errorf("%+v has version %d of another", subject, before)

@@ -136,7 +136,7 @@ func killed(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-func guard(t *testing.T, s dedupe.Store, cfg dedupe.Config) *dedupe.Guard {
+func guard(t testing.TB, s dedupe.Store, cfg dedupe.Config) *dedupe.Guard {
 	t.Helper()
 	cfg.Consumer = "c"
 	if cfg.Lease == 0 {

@@ -60,7 +60,9 @@ func (s *Store) Reserve(ctx context.Context, req dedupe.ReserveRequest) (dedupe.
 		{{Key: "$unset", Value: "way"}},
 	}
 	opts := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After).SetProjection(bson.D{
-		{Key: "state", Value: 1}, {Key: "token", Value: 1}, {Key: "again", Value: 1},
+		{Key: "state", Value: 1},
+		{Key: "token", Value: 1},
+		{Key: "again", Value: 1},
 		{Key: "left", Value: op("$subtract", op("$add", "$lease_until", s.grace.Milliseconds()), "$$NOW")},
 	})
 	var doc struct {
@@ -96,7 +98,8 @@ func (s *Store) Reserve(ctx context.Context, req dedupe.ReserveRequest) (dedupe.
 // change updates the document of a key that token holds in one of the states.
 func (s *Store) change(ctx context.Context, doing string, key dedupe.Key, token string, states bson.A, set bson.D, unset bson.A) error {
 	filter := bson.D{
-		{Key: "_id", Value: id(key)}, {Key: "token", Value: token},
+		{Key: "_id", Value: id(key)},
+		{Key: "token", Value: token},
 		{Key: "state", Value: bson.D{{Key: "$in", Value: states}}},
 	}
 	pipeline := mongo.Pipeline{{{Key: "$set", Value: set}}}
