@@ -19,7 +19,7 @@ $(BIN)/services: FORCE
 	@go build -o $@ ./internal/services/cmd
 FORCE:
 
-services: $(BIN)/services ## start MongoDB and Kafka in the background: eval "$(make -s services)"
+services: $(BIN)/services ## start MongoDB, Kafka, RabbitMQ and an SQS emulator: eval "$(make -s services)"
 	@$(BIN)/services up -ports "$(PORTS)"
 
 services-env: $(BIN)/services ## print the environment of those that run

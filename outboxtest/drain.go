@@ -26,8 +26,10 @@ const (
 // has failed for good. All backoffs are cut to a millisecond, so a test needs no
 // timers; attempts are counted as ever.
 //
-// Of cfg only Sinks is needed: without Routes and Workers each sink gets a route
-// and a worker of its own name. Log and Queue are the store, and where no Logger
+// Every sink gets every event of the log, unless cfg says otherwise: with two
+// sinks each event goes to both. Of cfg only Sinks is needed: without Routes and
+// Workers each sink gets a route and a worker of its own name. Name the Routes to
+// send events to some sinks only. Log and Queue are the store, and where no Logger
 // is given nothing is logged.
 //
 // What is not due yet, is paused, or waits behind a failed event that holds its

@@ -40,6 +40,7 @@ func alertRules(t *testing.T) []alertRule {
 type alertRule struct {
 	Alert       string            `yaml:"alert"`
 	Expr        string            `yaml:"expr"`
+	For         string            `yaml:"for"`
 	Labels      map[string]string `yaml:"labels"`
 	Annotations map[string]string `yaml:"annotations"`
 }
@@ -144,6 +145,24 @@ func labelsOf(rule alertRule) []string {
 }
 
 func isLabel(rule alertRule, name string) bool { return slices.Contains(labelsOf(rule), name) }
+
+// TestAlertRulesCanFire keeps out what never becomes true: an increase of a
+// counter that wasn't there before, and a gauge that must not dip for once.
+func TestAlertRulesCanFire(t *testing.T) {
+	t.Parallel()
+	for _, rule := range alertRules(t) {
+		counts := strings.Contains(rule.Expr, "increase(")
+		if counts && !strings.Contains(rule.Expr, " offset ") {
+			t.Errorf("%s doesn't see a counter's first value: %s", rule.Alert, rule.Expr)
+		}
+		if strings.Contains(rule.Expr, "min_over_time") {
+			t.Errorf("%s needs every sample of its window: say it by for: %s", rule.Alert, rule.Expr)
+		}
+		if !counts && rule.For == "" {
+			t.Errorf("%s fires at one sample", rule.Alert)
+		}
+	}
+}
 
 // TestEachAlertIsExplained finds each rule, and each verdict of /readyz, in what
 // operators read.

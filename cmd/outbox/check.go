@@ -52,17 +52,19 @@ func (p *program) check(ctx context.Context, file *config.File, timeout time.Dur
 	var sample []core.Event
 	var sampleErr error
 	func() {
-		ctx, cancel := withTimeout(ctx, timeout)
+		checking, cancel := withTimeout(ctx, timeout)
 		defer cancel()
-		s, err := openStore(ctx, file, parts)
+		s, err := openStore(checking, file, parts)
 		if err != nil {
-			found.fail(file.Store.Type, err.Error(), "")
+			found.fail(file.Store.Type, reasonOf(err), "")
 			sampleErr = err
 			return
 		}
 		defer func() { _ = closeStore(s) }()
-		s.check(ctx, file, found)
-		sample, sampleErr = s.newest(ctx, sampleSize)
+		s.check(checking, file, found)
+		reading, cancel := withTimeout(ctx, timeout)
+		defer cancel()
+		sample, sampleErr = s.newest(reading, sampleSize)
 	}()
 	sinks, err := openSinks(file, parts)
 	if err != nil {

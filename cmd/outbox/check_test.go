@@ -16,7 +16,7 @@ import (
 // checked runs `outbox check --json` and returns its findings by name.
 func checked(t *testing.T, config string) (status int, found map[string]finding) {
 	t.Helper()
-	status, stdout, stderr := outbox(t, "check", "--json", "--timeout", "5s", "-c", config)
+	status, stdout, stderr := outbox(t, "check", "--json", "--timeout", "1m", "-c", config)
 	var answer struct {
 		OK     bool      `json:"ok"`
 		Checks []finding `json:"checks"`

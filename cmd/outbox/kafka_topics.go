@@ -25,12 +25,12 @@ func (o *kafkaOptions) checkSample(ctx context.Context, sink string, sample []co
 	}
 	const why = "topic is a template and create_topics is false"
 	if sampleErr != nil {
-		found.warn(label, why+": the topics can't be checked: "+sampleErr.Error(), "")
+		found.warn(label, why+": the topics can't be checked: "+reasonOf(sampleErr), "")
 		return
 	}
 	names := topicsOf(text, sample)
 	if len(names) == 0 {
-		found.ok(label, "%s: the topics can't be checked before the log has events", why)
+		found.warn(label, why+": the topics can't be checked before the log has events", createAdvice)
 		return
 	}
 	ctx, cancel := withTimeout(ctx, timeout)
@@ -55,7 +55,8 @@ func (o *kafkaOptions) checkSample(ctx context.Context, sink string, sample []co
 	}
 }
 
-const createAdvice = "create what is missing, or set create_topics"
+const createAdvice = "create the topics, or set create_topics: true. An event whose topic is missing is parked and fails after max_attempts; " +
+	"its key then goes on, unless the route has on_failure: hold"
 
 // topicTemplate is the template with the sink's default in the place of none.
 func (o *kafkaOptions) topicTemplate() string {

@@ -51,6 +51,7 @@ func run(ctx context.Context) error {
 	defer sink.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the program ends
 	r, err := relay.New(relay.Config{
 		Log:    store,
+		Queue:  store, // keeps what Kafka refuses, so that other keys go on
 		Sinks:  map[string]core.Sink{"events": sink},
 		Routes: []relay.Route{{Name: "kafka", Sink: "events"}},
 	})
