@@ -79,12 +79,20 @@ func (w *worker) claim(ctx context.Context) {
 			continue
 		}
 		if want > 0 {
-			wait = next.Sub(now)
+			wait = sooner(next.Sub(now), wait)
 		}
 		if w.wait(ctx, bell, orForever(wait), want > 0) && sleep(ctx, w.wakeDelay()) {
 			next = time.Now()
 		}
 	}
+}
+
+// sooner is the shorter of two waits, of which zero is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 func orForever(d time.Duration) time.Duration {
@@ -122,8 +130,8 @@ func (w *worker) wakeDelay() time.Duration {
 	return wakeFirst + rand.N(wakeSpread-wakeFirst)
 }
 
-// want is how many jobs to claim; where it is none because something must pass
-// first, also how long that takes. It gives back what can't begin soon.
+// want is how many jobs to claim, and after how long to ask again, zero if only
+// when something changes. It gives back what can't begin soon.
 func (w *worker) want(now time.Time) (n int, wait time.Duration) {
 	_, sinkPaused := w.relay.pauses.sink(w.cfg.Sink)
 	tenantsPaused := w.relay.pauses.pausedTenants()
@@ -132,6 +140,14 @@ func (w *worker) want(now time.Time) (n int, wait time.Duration) {
 	shut := w.gate.until.Sub(now)
 	ahead := w.speed.ahead(w.began, w.cfg.BatchJobs, w.cfg.Lease, now)
 	var back []*held
+	if len(w.hand.jobs) > 0 {
+		all := sinkPaused || shut > horizon
+		late := now.Add(-w.cfg.Lease / 10)
+		back = w.hand.remove(func(j *held) bool {
+			_, paused := tenantsPaused[j.tenant()]
+			return all || paused || !j.since.After(late)
+		})
+	}
 	switch {
 	case sinkPaused:
 	case shut > 0:
@@ -149,13 +165,8 @@ func (w *worker) want(now time.Time) (n int, wait time.Duration) {
 			n = 0 // a larger claim is soon due
 		}
 	}
-	if len(w.hand.jobs) > 0 {
-		all := sinkPaused || shut > horizon
-		late := now.Add(-w.cfg.Lease / 10)
-		back = w.hand.remove(func(j *held) bool {
-			_, paused := tenantsPaused[j.tenant()]
-			return all || paused || j.since.Before(late)
-		})
+	for _, j := range w.hand.jobs { // they go back if no lane gets to them
+		wait = sooner(wait, w.cfg.Lease/10-now.Sub(j.since))
 	}
 	w.mu.Unlock()
 	w.giveBack(back, 0)
@@ -276,10 +287,11 @@ func (w *worker) rest(due time.Duration, some bool) time.Duration {
 	if w.relay.watching.Load() {
 		c.poll = w.relay.poll()
 	}
-	if some && due < c.poll {
+	wait := jitter(c.poll)
+	if some && due < wait {
 		return due + w.wakeDelay()
 	}
-	return jitter(c.poll)
+	return wait
 }
 
 // fromRank leaves out the higher classes in one claim of ten while they have

@@ -125,8 +125,8 @@ func TestAJobWhoseOutcomeIsUnknownWhileOthersPassIsCountedFromTheThirdTimeOn(t *
 		}
 		equal(t, "state", k.info(id).State, core.JobFailed)
 		equal(t, "code", k.info(id).Failure.Code, core.CodeExhausted)
-		// Once before others passed, and twice uncounted.
-		equal(t, "calls", len(k.sink.of("odd")), 3+3)
+		// Twice uncounted, and once more where no other had passed by then.
+		between(t, "calls", time.Duration(len(k.sink.of("odd"))), 3+2, 3+3)
 	})
 }
 
