@@ -19,7 +19,9 @@ type Admin interface {
 	Jobs(ctx context.Context, filter JobFilter, after string, limit int) (jobs []JobInfo, next string, err error)
 	// Retry makes final jobs that match ready again: their attempts start anew
 	// and they are marked as redriven. Jobs of one key keep their order; their
-	// due times are spread over act.Spread. It returns how many.
+	// due times are spread over act.Spread. Where the filter names IDs, or the
+	// state JobReady, it also makes ready jobs that wait for their time due: they
+	// keep their attempts and aren't marked. It returns how many.
 	Retry(ctx context.Context, filter JobFilter, act Act) (int64, error)
 	// Discard removes jobs that match and are not active. One of a cursor ends as
 	// completed instead, and its key goes on. It returns how many.
@@ -185,7 +187,9 @@ type Cause struct {
 
 // Kinds of causes.
 const (
-	CauseDelivered     = "delivered"
+	CauseDelivered = "delivered"
+	// CauseDiscarded: a person gave the event up, it was not delivered.
+	CauseDiscarded     = "discarded"
 	CausePredecessor   = "predecessor"
 	CausePaused        = "paused"
 	CauseLeased        = "leased"

@@ -58,18 +58,29 @@ func (s *Store) Jobs(ctx context.Context, filter core.JobFilter, after string, l
 	return infos, next, nil
 }
 
-// Retry makes final jobs ready again, see core.Admin: failed and unknown ones.
-// What was completed has no payload any more.
+// Retry makes final jobs ready again, see core.Admin: failed and unknown ones, and
+// those that wait where they are asked for. What was completed has no payload any
+// more.
 func (s *Store) Retry(ctx context.Context, filter core.JobFilter, act core.Act) (int64, error) {
+	waiting := len(filter.IDs) > 0 || filter.State == core.JobReady
 	return s.act(ctx, "retry", filter, act, func(j *job) bool {
-		return j.state == core.JobFailed || j.state == core.JobUnknown
+		return j.state == core.JobFailed || j.state == core.JobUnknown ||
+			waiting && j.state == core.JobReady && !j.due(s.cfg.Now())
 	}, func(jobs []*job) {
 		now := s.cfg.Now()
 		for i, j := range jobs {
+			due := now.Add(act.Spread * time.Duration(i) / time.Duration(len(jobs)))
+			if j.state == core.JobReady {
+				if due.Before(j.availableAt) {
+					j.availableAt = due
+				}
+				s.release(j)
+				continue
+			}
 			j.redelivered = j.redelivered || j.state == core.JobUnknown || j.failure.Code == core.CodeCrashed
 			j.attempts, j.redeliveries, j.redriven = 0, 0, true
 			j.expireAt, j.finishedAt = time.Time{}, time.Time{}
-			j.availableAt = now.Add(act.Spread * time.Duration(i) / time.Duration(len(jobs)))
+			j.availableAt = due
 			s.release(j)
 		}
 	})

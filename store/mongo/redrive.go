@@ -25,29 +25,51 @@ var retriable = bson.E{Key: "$or", Value: bson.A{
 	bson.D{{Key: "payload", Value: op("$exists", true)}}, bson.D{{Key: "cursor", Value: op("$exists", true)}},
 }}
 
-// Retry makes failed and unknown jobs ready again, see core.Admin. Jobs whose
-// payload was not retained are left. It writes in ranges, in the order in which
-// the jobs came; one that is cut short has done a part, and may be repeated.
+// ready is an expression that tells jobs that wait from final ones.
+var ready = op("$eq", bson.A{"$state", core.JobReady})
+
+// unlessReady is a value that only jobs that were final get.
+func unlessReady(field string, value any) any { return op("$cond", bson.A{ready, "$" + field, value}) }
+
+// redrivable narrows a query down to the jobs that Retry changes.
+func redrivable(query bson.D, f core.JobFilter) bson.D {
+	final := bson.D{{Key: "state", Value: op("$in", bson.A{core.JobFailed, core.JobUnknown})}, retriable}
+	if len(f.IDs) == 0 && f.State != core.JobReady {
+		return bson.D{{Key: "$and", Value: bson.A{query, final}}}
+	}
+	waiting := bson.D{
+		{Key: "state", Value: core.JobReady}, {Key: "$expr", Value: op("$gt", bson.A{"$available_at", "$$NOW"})},
+	}
+	return bson.D{{Key: "$and", Value: bson.A{query, op("$or", bson.A{final, waiting})}}}
+}
+
+// Retry makes failed and unknown jobs ready again, and those due that wait where
+// they are asked for, see core.Admin. Jobs whose payload was not retained are
+// left. It writes in ranges, in the order in which the jobs came; one that is cut
+// short has done a part, and may be repeated.
 func (s *Store) Retry(ctx context.Context, filter core.JobFilter, act core.Act) (int64, error) {
 	n, err := s.actOnJobs(withoutSession(ctx), "retry", filter, act, func(query bson.D) bson.D {
-		return append(among(query, core.JobFailed, core.JobUnknown), retriable)
+		return redrivable(query, filter)
 	}, func(ctx context.Context, query bson.D, ids []bson.RawValue, first, total int) (int64, error) {
 		offsets := make([]any, len(ids))
 		for i := range ids {
 			offsets[i] = act.Spread.Milliseconds() * int64(first+i) / int64(total)
 		}
 		g := &group{ids: anyOf(ids)}
-		set := append(released(op("$add", bson.A{"$$NOW", g.each(offsets)})),
-			bson.E{Key: "attempts", Value: 0},
-			bson.E{Key: "redeliveries", Value: 0},
+		due := op("$add", bson.A{"$$NOW", g.each(offsets)})
+		set := append(released(op("$cond", bson.A{ready, op("$min", bson.A{"$available_at", due}), due})),
+			bson.E{Key: "attempts", Value: unlessReady("attempts", 0)},
+			bson.E{Key: "redeliveries", Value: unlessReady("redeliveries", 0)},
 			bson.E{Key: "redelivered", Value: op("$or", bson.A{
 				"$redelivered", op("$eq", bson.A{"$state", core.JobUnknown}), op("$eq", bson.A{"$failure.code", core.CodeCrashed}),
 			})},
-			bson.E{Key: "redriven", Value: true},
+			bson.E{Key: "redriven", Value: unlessReady("redriven", true)},
+			bson.E{Key: "token", Value: unlessReady("token", "$$REMOVE")},
+			bson.E{Key: "settled_token", Value: unlessReady("settled_token", "$$REMOVE")},
 			bson.E{Key: "open", Value: ofCursor(true)},
 			bson.E{Key: "bell", Value: ofCursor("$sink")},
 		)
-		for _, name := range []string{"token", "settled_token", "finished_at", "expire_at"} {
+		for _, name := range []string{"not_before", "finished_at", "expire_at"} {
 			set = append(set, bson.E{Key: name, Value: "$$REMOVE"})
 		}
 		res, err := s.jobs.UpdateMany(ctx, byIDs(ids, query), bson.A{op("$set", set)}, options.UpdateMany().SetHint(byID))

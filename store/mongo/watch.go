@@ -28,6 +28,8 @@ var watchPipeline = mongo.Pipeline{
 		},
 		bson.D{{Key: "operationType", Value: "replace"}, {Key: "fullDocument.state", Value: core.JobReady}},
 		bson.D{{Key: "operationType", Value: "update"}, {Key: "updateDescription.updatedFields.state", Value: core.JobReady}},
+		// A person makes a job due that waits: it was ready before.
+		bson.D{{Key: "operationType", Value: "update"}, {Key: "updateDescription.updatedFields.available_at", Value: op("$exists", true)}},
 		// Discarding a job of a cursor lets its key go on.
 		bson.D{{Key: "operationType", Value: op("$in", bson.A{"update", "replace"})}, {Key: "$or", Value: bson.A{
 			bson.D{{Key: "updateDescription.updatedFields.discarded", Value: true}}, bson.D{{Key: "fullDocument.discarded", Value: true}},

@@ -23,8 +23,9 @@ var parkingFindings = map[string]string{
 	"ListsInTheOrderOfIDs": `
 		ClaimGivesTheLease ClaimedInTheOrderOfTheRequest CrashesEndAsFailed ExplainTellsWhatComesFirst
 		FormerHoldersLeaseIsGood LentToOneAlone NextHolderFindsThem NoneIsCleaned OpenJobsComeByPosition
-		OpenJobsTellWhenTheyAreDue ParkedTwiceChangesNothing ReadyIsDiscarded RetryByHandIsListedAgain SettledJobsGoOn
-		StatsCountThem WhatHoldsItsKeyIsOpen WhatIsFinalIsNotLent WhatIsFinalIsNotOpen WhatMovesIsNeverMissing`,
+		OpenJobsTellWhenTheyAreDue ParkedTwiceChangesNothing ReadyIsDiscarded RetryByHandIsListedAgain
+		RetryByHandMakesAWaitingOneDue SettledJobsGoOn StatsCountThem WhatHoldsItsKeyIsOpen WhatIsFinalIsNotLent
+		WhatIsFinalIsNotOpen WhatMovesIsNeverMissing`,
 	"ListsWhatIsDueAlone": `
 		DelayedIsClaimed ExplainTellsWhatComesFirst OpenJobsComeByPosition OpenJobsTellWhenTheyAreDue SettledJobsGoOn
 		StatsCountThem`,
@@ -34,20 +35,22 @@ var parkingFindings = map[string]string{
 		SettledJobsGoOn StaleLeaseSettlesNothing StatsCountThem WhatHoldsItsKeyIsOpen`,
 	"ParkTellsNoJob": `
 		CrashesEndAsFailed DiscardReleasesTheKey ExplainTellsWhatComesFirst NoneIsCleaned OpenJobsComeByPosition
-		ParkedTwiceChangesNothing RetryByHandIsListedAgain SettleDecidesWhetherACrashHolds WhatHoldsItsKeyIsOpen`,
+		ParkedTwiceChangesNothing RetryByHandIsListedAgain RetryByHandMakesAWaitingOneDue
+		SettleDecidesWhetherACrashHolds WhatHoldsItsKeyIsOpen`,
 	"ParkWakes": "ParkDoesNotWake",
 	"ParksEverythingFailed": `
 		AnotherCursorsJobsAreNotListed ClaimGivesTheLease ClaimedInTheOrderOfTheRequest CompletedOneOfTheKeyCounts
 		CompletedStaysKnown CrashesEndAsFailed DelayedIsClaimed DiscardReleasesTheKey ExplainTellsWhatComesFirst
 		ExtendedIsNotTakenBack FormerHoldersLeaseIsGood LentToOneAlone NextHolderFindsThem NoneIsCleaned
 		OpenJobsComeByPosition OpenJobsTellWhenALeaseIsTakenBack OpenJobsTellWhenTheyAreDue ParkedTwiceChangesNothing
-		ReadyIsDiscarded RetryByHandIsListedAgain SettleDecidesWhetherACrashHolds SettledJobsGoOn StaleHolderParksNothing
-		StaleLeaseSettlesNothing StatsCountThem TakenBackIsRedelivered WhatHoldsItsKeyIsOpen WhatIsFinalIsNotLent
-		WhatIsFinalIsNotOpen WhatMovesIsNeverMissing`,
-	"ParksUnfenced":        "StaleHolderParksNothing",
-	"ParksUnmarkedRepeat":  "ClaimGivesTheLease",
-	"ParksWithoutAttempts": "ClaimGivesTheLease OpenJobsComeByPosition SettledJobsGoOn WhatHoldsItsKeyIsOpen",
-	"ParksWithoutDelay":    "OpenJobsTellWhenTheyAreDue StatsCountThem",
+		ReadyIsDiscarded RetryByHandIsListedAgain RetryByHandMakesAWaitingOneDue SettleDecidesWhetherACrashHolds
+		SettledJobsGoOn StaleHolderParksNothing StaleLeaseSettlesNothing StatsCountThem TakenBackIsRedelivered
+		WhatHoldsItsKeyIsOpen WhatIsFinalIsNotLent WhatIsFinalIsNotOpen WhatMovesIsNeverMissing`,
+	"ParksUnfenced":       "StaleHolderParksNothing",
+	"ParksUnmarkedRepeat": "ClaimGivesTheLease",
+	"ParksWithoutAttempts": `
+		ClaimGivesTheLease OpenJobsComeByPosition RetryByHandMakesAWaitingOneDue SettledJobsGoOn WhatHoldsItsKeyIsOpen`,
+	"ParksWithoutDelay": "OpenJobsTellWhenTheyAreDue RetryByHandMakesAWaitingOneDue StatsCountThem",
 	"ParksWithoutHolding": `
 		CrashesEndAsFailed NoneIsCleaned OpenJobsComeByPosition RetryByHandIsListedAgain StatsCountThem
 		WhatHoldsItsKeyIsOpen`,
@@ -58,8 +61,9 @@ var parkingFindings = map[string]string{
 	"ReadsSettledAsNew":           "CompletedOneOfTheKeyCounts SettledBeforeAParkedOneIsQueued",
 	"SettlesWithoutHolding":       "ExplainTellsWhatComesFirst WhatHoldsItsKeyIsOpen",
 	"TakesBackAtTheEndOfTheLease": "OpenJobsTellWhenALeaseIsTakenBack",
-	"TellsNoAttempts":             "OpenJobsComeByPosition SettledJobsGoOn WhatHoldsItsKeyIsOpen",
-	"TellsNoDueTimes":             "OpenJobsTellWhenALeaseIsTakenBack OpenJobsTellWhenTheyAreDue SettledJobsGoOn",
-	"TellsNoKeys":                 "OpenJobsComeByPosition",
-	"WakesForAnySink":             "DiscardWakes RetryByHandWakes",
+	"TellsNoAttempts": `
+		OpenJobsComeByPosition RetryByHandMakesAWaitingOneDue SettledJobsGoOn WhatHoldsItsKeyIsOpen`,
+	"TellsNoDueTimes": "OpenJobsTellWhenALeaseIsTakenBack OpenJobsTellWhenTheyAreDue SettledJobsGoOn",
+	"TellsNoKeys":     "OpenJobsComeByPosition",
+	"WakesForAnySink": "DiscardWakes RetryByHandMakesAWaitingOneDue RetryByHandWakes",
 }

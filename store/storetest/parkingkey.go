@@ -158,6 +158,19 @@ func parkedActRules() []rule {
 			k.parkAll(k.failure("a1", false))
 			k.wantBell(func() { k.retry(1, core.JobFilter{Cursor: cursorName}) })
 		}),
+		parking("RetryByHandMakesAWaitingOneDue", []string{"a1", "a2"}, func(k *parkingKit) {
+			delayed := k.ready("a1")
+			delayed.Delay, delayed.Attempts, delayed.Failure = time.Hour, 3, refusal
+			p := k.parkAll(delayed, k.ready("a2"))
+			k.retry(0, core.JobFilter{Cursor: cursorName})
+			k.wantBell(func() { k.retry(1, core.JobFilter{IDs: []string{p[0].ID}}) })
+			open := k.open("a1", "a2")
+			k.wantOpenState(open[0], core.JobReady, 3)
+			k.wantDue(open[0], 0)
+			if got := k.lend(open[:1], "a1")[0]; got.Lease.Redriven {
+				k.Errorf("lent %+v", got.Lease)
+			}
+		}),
 		parking("DiscardWakes", []string{"a1"}, func(k *parkingKit) {
 			k.parkAll(k.failure("a1", true))
 			k.wantBell(func() { k.discard(1, core.JobFilter{Cursor: cursorName}) })

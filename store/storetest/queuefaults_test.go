@@ -15,7 +15,7 @@ import (
 type queueFault func(*brokenQueue)
 
 // queueFaults are the queues that the suite must find, by name.
-var queueFaults = merged(enqueueFaults, claimFaults, leaseFaults, takeBackFaults, otherQueueFaults)
+var queueFaults = merged(enqueueFaults, claimFaults, leaseFaults, takeBackFaults, redriveFaults, otherQueueFaults)
 
 func merged(all ...map[string]queueFault) map[string]queueFault {
 	sum := map[string]queueFault{}
@@ -362,31 +362,6 @@ func (f forgiving) Reserved(ctx context.Context, ids []string) (map[string]bool,
 }
 
 var otherQueueFaults = map[string]queueFault{
-	"RetryByHandKeepsTheAttempts": func(q *brokenQueue) {
-		kept := map[string]int{}
-		var mu sync.Mutex
-		q.onRetry = func(ctx context.Context, f core.JobFilter, act core.Act) (int64, error) {
-			before, _, err := q.Jobs(ctx, f, "", 0)
-			if err != nil {
-				return 0, err
-			}
-			n, err := q.Store.Retry(ctx, f, act)
-			mu.Lock()
-			defer mu.Unlock()
-			for _, j := range before {
-				if n > 0 && !act.DryRun {
-					kept[j.ID] = j.Attempts
-				}
-			}
-			return n, err
-		}
-		q.claiming(func(c *core.Claimed) {
-			mu.Lock()
-			defer mu.Unlock()
-			c.Lease.Attempt += kept[c.ID]
-		})
-	},
-	"RetryByHandIsHidden": func(q *brokenQueue) { q.claiming(func(c *core.Claimed) { c.Lease.Redriven = false }) },
 	"DryRunActs": func(q *brokenQueue) {
 		q.onRetry = func(ctx context.Context, f core.JobFilter, act core.Act) (int64, error) {
 			act.DryRun = false

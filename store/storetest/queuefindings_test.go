@@ -144,6 +144,8 @@ var queueFindings = map[string]map[string]string{
 		"Settle":    "DelayCountsFromTheSettle GivenBackComesBackAfterItsDelay RetriedComesBackAfterItsDelay",
 		"TakeBack":  "SettledMeanwhileIsLeft",
 		"Parking":   "SettledJobsGoOn",
+		"Watch":     "RetryByHandOfAWaitingJobWakes",
+		"Operator":  "RetryMakesWaitingJobsDue",
 	},
 	"IgnoresFromRank": {
 		"ClaimOrder": "FromRankLeavesOutHigherClasses",
@@ -153,7 +155,7 @@ var queueFindings = map[string]map[string]string{
 		"ClaimOrder": "DelayedJobsGoInTheOrderOfTheirTime",
 		"Clock":      "WorkerAheadLeavesDelayedJobs WorkerBehindLeavesDelayedJobs",
 		"Due":        "NextDueIsTheEarliest NextDueOfTenants",
-		"Operator":   "StatsCount",
+		"Operator":   "RetryMakesWaitingJobsDue StatsCount",
 	},
 	"IgnoresPriorities": {
 		"ClaimOrder": `
@@ -196,7 +198,7 @@ var queueFindings = map[string]map[string]string{
 			CrashesEndAsFailed SettleDecidesWhetherACrashHolds StaleLeaseSettlesNothing TakenBackIsRedelivered`,
 	},
 	"NothingCounts": {
-		"Operator":    "RetryStartsTheAttemptsAnew",
+		"Operator":    "RetryMakesWaitingJobsDue RetryStartsTheAttemptsAnew",
 		"Settle":      "AttemptsAreCounted RetriedComesBackAtOnce RetriedKeepsTheReason",
 		"StaleHolder": "RepeatAfterTheJobMovedOnChangesNothing",
 		"TakeBack":    "TakenBackIsRedelivered",
@@ -234,11 +236,20 @@ var queueFindings = map[string]map[string]string{
 			ExtendedMeanwhileIsLeft FailingReservationsLeaveTheJobs LentAgainMeanwhileIsLeft NoRepeatEndsAsUnknown
 			ReservationsDecide SettledMeanwhileIsLeft`,
 	},
+	"RetryByHandHastensAll": {
+		"Operator": "RetryMakesWaitingJobsDue RetrySpreadsKeysInTheirOrder",
+		"Parking":  "RetryByHandMakesAWaitingOneDue",
+	},
 	"RetryByHandIsHidden": {
 		"Operator": "RetryStartsTheAttemptsAnew",
 	},
 	"RetryByHandKeepsTheAttempts": {
-		"Operator": "RetryStartsTheAttemptsAnew",
+		"Operator": "RetryMakesWaitingJobsDue RetryStartsTheAttemptsAnew",
+	},
+	"RetryByHandLeavesWaitingJobs": {
+		"Operator": "RetryMakesWaitingJobsDue",
+		"Watch":    "RetryByHandOfAWaitingJobWakes",
+		"Parking":  "RetryByHandMakesAWaitingOneDue",
 	},
 	"ServesTheFirstTenantFirst": {
 		"ClaimOrder": "ClassesGoBeforeTurns TenantsTakeTurns",
@@ -299,7 +310,7 @@ var queueFindings = map[string]map[string]string{
 		"Watch": `
 			AbortDoesNotWake ClaimDoesNotWake DedupKeyedEnqueueWakes DelayedEnqueueWakes DuplicateDoesNotWake
 			EndsDoNotWake EndsWithItsContext EnqueueWakes ExtendDoesNotWake GiveBackWakes PauseWakes ResumeWakes
-			RetryByHandWakes RetryWakes SingleClaimDoesNotWake`,
-		"Parking": "DiscardWakes ParkDoesNotWake RetryByHandWakes",
+			RetryByHandOfAWaitingJobWakes RetryByHandWakes RetryWakes SingleClaimDoesNotWake`,
+		"Parking": "DiscardWakes ParkDoesNotWake RetryByHandMakesAWaitingOneDue RetryByHandWakes",
 	},
 }

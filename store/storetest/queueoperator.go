@@ -69,6 +69,7 @@ func operatorRules() []rule {
 				k.wantState(r[i].ID, want)
 			}
 		}),
+		queueRule("RetryMakesWaitingJobsDue", checkRetryOfWaiting),
 		queueRule("RetrySpreadsKeysInTheirOrder", func(k *queueKit) {
 			const n = 6
 			k.enqueue(numbered("j", n, func(j *core.Job) { j.AggregateID = "key" })...)
@@ -235,6 +236,31 @@ func filterRules() []rule {
 		}, administering, elapsing))
 	}
 	return rules
+}
+
+// checkRetryOfWaiting: a person who asks for it doesn't wait for a delay to end.
+func checkRetryOfWaiting(k *queueKit) {
+	delayed := job("delayed")
+	delayed.NotBefore = k.now().Add(time.Hour)
+	k.enqueueOne("backoff")
+	k.settle(core.Settlement{Kind: core.Retry, Failure: refusal, Delay: time.Hour}, k.claimOne("backoff"))
+	r := k.enqueue(delayed, job("due"))
+	k.retry(0, core.JobFilter{All: true})
+	k.retry(0, core.JobFilter{Sink: sinkName})
+	k.retry(0, core.JobFilter{IDs: []string{r[1].ID}})
+	k.claim("due")
+	k.retry(1, core.JobFilter{IDs: []string{r[0].ID}})
+	if got := k.claimOne("delayed"); got.Lease.Attempt != 1 || got.Lease.Redriven {
+		k.Errorf("the lease of a delayed job after a retry by hand is %+v", got.Lease)
+	}
+	act := operator
+	act.Spread = 2 * time.Hour
+	if n, err := k.admin.Retry(k.ctx, core.JobFilter{State: core.JobReady}, act); n != 1 || err != nil {
+		k.Errorf("retried %d jobs, %v; want 1", n, err)
+	}
+	if got := k.claimOne("backoff"); got.Lease.Attempt != 2 || got.Lease.Redriven {
+		k.Errorf("the lease of a job in its backoff after a retry by hand is %+v", got.Lease)
+	}
 }
 
 func checkActs(k *queueKit) {

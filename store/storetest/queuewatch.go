@@ -42,6 +42,11 @@ func watchRules() []rule {
 				}
 			}
 		}), administering),
+		queueRule("RetryByHandOfAWaitingJobWakes", wakes(func(k *queueKit) func() {
+			k.enqueueOne("a")
+			k.settle(core.Settlement{Kind: core.Retry, Failure: refusal, Delay: time.Hour}, k.claimOne("a"))
+			return func() { k.retry(1, core.JobFilter{State: core.JobReady}) }
+		}), administering),
 		queueRule("PauseWakes", wakes(func(k *queueKit) func() {
 			return func() { k.pause(sinkTarget, time.Hour, "") }
 		})),
