@@ -28,7 +28,15 @@ func (b *queueBench) drainPlainly(ctx context.Context, s shape) (result, error) 
 	}
 	var commands, left atomic.Int64
 	left.Store(int64(b.plainJobs))
-	var jobs []*mongo.Collection
+	var (
+		jobs    []*mongo.Collection
+		clients []*mongo.Client
+	)
+	defer func() {
+		for _, client := range clients {
+			_ = client.Disconnect(context.WithoutCancel(ctx))
+		}
+	}()
 	for range s.workers {
 		client, err := mongo.Connect(options.Client().ApplyURI(b.mongoURL).SetMonitor(&event.CommandMonitor{
 			Started: func(context.Context, *event.CommandStartedEvent) { commands.Add(1) },
@@ -36,7 +44,7 @@ func (b *queueBench) drainPlainly(ctx context.Context, s shape) (result, error) 
 		if err != nil {
 			return result{}, fmt.Errorf("connecting to MongoDB: %w", err)
 		}
-		defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+		clients = append(clients, client)
 		if err := client.Ping(ctx, nil); err != nil {
 			return result{}, fmt.Errorf("reaching MongoDB: %w", err)
 		}
@@ -81,11 +89,15 @@ func plainJob(ctx context.Context, jobs *mongo.Collection) (bool, error) {
 	}
 	err := jobs.FindOneAndUpdate(ctx,
 		bson.D{
-			{Key: "state", Value: "ready"}, {Key: "sink", Value: queueSink}, {Key: "rank", Value: bson.D{{Key: "$gte", Value: 0}}},
+			{Key: "state", Value: "ready"},
+			{Key: "sink", Value: queueSink},
+			{Key: "rank", Value: bson.D{{Key: "$gte", Value: 0}}},
 			{Key: "available_at", Value: bson.D{{Key: "$lte", Value: now}}},
 		},
 		bson.D{{Key: "$set", Value: bson.D{
-			{Key: "state", Value: "active"}, {Key: "token", Value: token}, {Key: "lease_until", Value: now.Add(time.Minute)},
+			{Key: "state", Value: "active"},
+			{Key: "token", Value: token},
+			{Key: "lease_until", Value: now.Add(time.Minute)},
 			{Key: "claimed_at", Value: now},
 		}}},
 		options.FindOneAndUpdate().SetReturnDocument(options.After).SetSort(
@@ -98,7 +110,9 @@ func plainJob(ctx context.Context, jobs *mongo.Collection) (bool, error) {
 	}
 	_, err = jobs.UpdateOne(ctx, bson.D{{Key: "_id", Value: job.ID}, {Key: "token", Value: token}}, bson.D{
 		{Key: "$set", Value: bson.D{
-			{Key: "state", Value: "completed"}, {Key: "attempts", Value: 1}, {Key: "finished_at", Value: time.Now()},
+			{Key: "state", Value: "completed"},
+			{Key: "attempts", Value: 1},
+			{Key: "finished_at", Value: time.Now()},
 			{Key: "expire_at", Value: time.Now().Add(24 * time.Hour)},
 		}},
 		{Key: "$unset", Value: bson.D{{Key: "lease_until", Value: ""}, {Key: "payload", Value: ""}}},

@@ -66,7 +66,10 @@ func (b *queueBench) newQueue(ctx context.Context) (store *mongostore.Store, col
 	if err != nil {
 		return nil, "", err
 	}
-	return store, collection, store.EnsureIndexes(ctx)
+	if err := store.EnsureIndexes(ctx); err != nil {
+		return nil, "", err
+	}
+	return store, collection, nil
 }
 
 // enqueue stores n jobs, some hundred in a transaction.

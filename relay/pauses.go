@@ -134,13 +134,6 @@ func (p *pauses) pausedTenants() map[string]core.Pause {
 	return p.tenants
 }
 
-// counts are how many pauses of each scope are in force.
-func (p *pauses) counts() map[core.PauseScope]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return map[core.PauseScope]int{core.PauseSink: len(p.sinks), core.PauseTenant: len(p.tenants)}
-}
-
 // nextLook is how long to wait before it is asked whether a pause has ended.
 func nextLook(one core.Pause, now time.Time) time.Duration {
 	if one.Until.IsZero() {

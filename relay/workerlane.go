@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gooutbox/outbox/core"
@@ -89,9 +88,6 @@ func (w *worker) pick(now time.Time) []*held {
 	}
 	return jobs
 }
-
-// errNotHeld is why jobs are given back unsent.
-var errNotHeld = errors.New("the lease ended before the delivery began")
 
 // call delivers jobs and hands over what became of them.
 func (w *worker) call(lane int, jobs []*held) {

@@ -63,13 +63,13 @@ func TestBackoffIsCappedAndByType(t *testing.T) {
 			w.TypeBackoff = map[string]relay.Backoff{"q": {Initial: time.Second, Max: time.Second}}
 		}))
 		pass(24 * time.Hour)
-		for id, want := range map[string][]time.Duration{"plain": {1, 2, 3, 3, 3, 3, 3, 3, 3}, "quick": nil} {
+		for id, want := range map[string][]time.Duration{"plain": minutes(1, 2, 3, 3, 3, 3, 3, 3, 3), "quick": nil} {
 			got := k.sink.of(id)
 			equal(t, "attempts", len(got), core.DefaultMaxAttempts)
 			for i := range len(got) - 1 {
 				low := time.Second
 				if want != nil {
-					low = want[i] * time.Minute
+					low = want[i]
 				}
 				between(t, id, got[i+1].at.Sub(got[i].at), low*8/10, low*12/10+100*time.Millisecond)
 			}
@@ -107,6 +107,13 @@ func TestAJobOfUnknownOutcomeIsSentAgainUncounted(t *testing.T) {
 		equal(t, "redelivered", got[1].lease.Redelivered, true)
 		equal(t, "state", k.info(id).State, core.JobCompleted)
 	})
+}
+
+func minutes(all ...float64) (waits []time.Duration) {
+	for _, m := range all {
+		waits = append(waits, time.Duration(m*float64(time.Minute)))
+	}
+	return waits
 }
 
 func TestAJobWhoseOutcomeIsUnknownWhileOthersPassIsCountedFromTheThirdTimeOn(t *testing.T) {

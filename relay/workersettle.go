@@ -119,11 +119,15 @@ func (s *settler) run(ctx context.Context) int {
 			sleep(ctx, waits.next())
 		}
 		if ctx.Err() != nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.pending)
+			return s.unwritten()
 		}
 	}
+}
+
+func (s *settler) unwritten() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pending)
 }
 
 // next is what to write now; or how long to wait for more; or that all is done.
