@@ -43,8 +43,8 @@ func (r *Relay) clean(ctx context.Context) {
 	}
 }
 
-// jitter is d give or take a fifth, so that processes that started together do
+// jitter is d or up to a fifth less, so that processes that started together do
 // not stay together.
 func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+	return time.Duration(float64(d) * (1 - 0.2*rand.Float64()))
 }
