@@ -70,6 +70,10 @@ func TestCheckAndIndexesOfAReplicaSet(t *testing.T) {
 	if status, text, stderr := outbox(t, "indexes", "--validator", "-c", config); status != exitOK {
 		t.Fatal(status, text, stderr)
 	}
+	status, text, _ := outbox(t, "indexes", "--validator", "-c", config)
+	if status != exitOK || strings.Count(text, "is as it was\n") != 2 {
+		t.Errorf("validators again: status %d, %s", status, text)
+	}
 	if status, found = checked(t, config); status != exitOK || found["rights"].Status != statusOK {
 		t.Errorf("with validators: status %d, %+v", status, found["rights"])
 	}

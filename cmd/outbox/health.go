@@ -207,6 +207,9 @@ func pausedNote(sink, reason, by string, until time.Time) string {
 	if !until.IsZero() {
 		note += " until " + until.UTC().Format(time.RFC3339)
 	}
+	if reason == "" || reason == "paused" { // what stands there where nobody gave one
+		return note
+	}
 	return note + ": " + reason
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gooutbox/outbox/core"
 )
@@ -17,24 +19,17 @@ func (p *program) getCommand() *cobra.Command {
 		Use:   "get ID",
 		Short: "Show one job",
 		Long: "Get shows one job without its payload. ID is that of the job, as the other commands print it; that of an\n" +
-			"event that a cursor parked is the cursor's name, a slash, and the event's id.",
+			"event that a cursor parked is the cursor's name, a slash, and the event's id. The event's id alone will do\n" +
+			"where only one cursor has parked it.",
 		Args: wants(1),
 	}
 	return p.operation(cmd, lookTimeout, func(ctx context.Context, s store, args []string, out output) error {
-		job, err := s.Job(ctx, args[0])
+		job, err := findJob(ctx, s, args[0])
 		if err != nil {
-			return orExplain(err)
+			return err
 		}
 		return out.print(jobObject(job), func(p *page) { jobPage(p, job) })
 	})
-}
-
-// orExplain says what to do about an id that is nobody's.
-func orExplain(err error) error {
-	if errors.Is(err, core.ErrNoJob) {
-		return fmt.Errorf("%w: ids are those that `outbox failed` prints; `outbox explain` takes those of events too", err)
-	}
-	return err
 }
 
 func (p *program) failedCommand() *cobra.Command {
@@ -66,7 +61,7 @@ func (p *program) failedCommand() *cobra.Command {
 		for i, job := range jobs {
 			list.Jobs[i] = jobObject(job)
 		}
-		return out.print(list, func(p *page) { jobsPage(p, filter.State, jobs, next) })
+		return out.print(list, func(p *page) { jobsPage(p, filter.State, jobs, following(cmd, next)) })
 	})
 }
 
@@ -139,7 +134,7 @@ func jobObject(j core.JobInfo) jobJSON {
 func jobPage(p *page, j core.JobInfo) {
 	attempts := fmt.Sprintf("%d of %d", j.Attempts, j.MaxAttempts)
 	if j.Redeliveries > 0 {
-		attempts += fmt.Sprintf(", and %d leases that ran out", j.Redeliveries)
+		attempts += ", and " + countOf(int64(j.Redeliveries), "lease") + " that ran out"
 	}
 	state := string(j.State)
 	if j.Holds {
@@ -185,17 +180,51 @@ func jobPage(p *page, j core.JobInfo) {
 // reasonWidth bounds a reason in a table; get and explain print all of it.
 const reasonWidth = 60
 
-func jobsPage(p *page, state core.JobState, jobs []core.JobInfo, next string) {
+// following is the command that prints the page after this one, or nothing.
+func following(cmd *cobra.Command, next string) string {
+	if next == "" {
+		return ""
+	}
+	words := []string{cmd.CommandPath()}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "after" {
+			words = append(words, "--"+f.Name, quoted(f.Value.String()))
+		}
+	})
+	return strings.Join(append(words, "--after", next), " ")
+}
+
+// quoted is a word as a shell reads it.
+func quoted(word string) string {
+	if shellWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// since tells from when on a job is in its state, and what that column is called.
+func since(state core.JobState, j core.JobInfo) (title string, at time.Time) {
+	switch state {
+	case core.JobFailed, core.JobUnknown:
+		if j.FailedAt.IsZero() {
+			return "FAILED AT", j.FinishedAt
+		}
+		return "FAILED AT", j.FailedAt
+	case core.JobCompleted:
+		return "FINISHED AT", j.FinishedAt
+	}
+	return "ENQUEUED AT", j.EnqueuedAt
+}
+
+func jobsPage(p *page, state core.JobState, jobs []core.JobInfo, more string) {
 	if len(jobs) == 0 {
 		p.line("no %s job matches", state)
 		return
 	}
-	rows := [][]string{{"ID", "TYPE", "KEY", "SINK", "ATTEMPTS", "SINCE", "REASON"}}
+	title, _ := since(state, core.JobInfo{})
+	rows := [][]string{{"ID", "TYPE", "KEY", "SINK", "ATTEMPTS", title, "REASON"}}
 	for _, j := range jobs {
-		since := j.EnqueuedAt
-		if !j.FailedAt.IsZero() {
-			since = j.FailedAt
-		}
+		_, at := since(state, j)
 		reason := j.Failure.Reason
 		if j.Failure.Code != "" {
 			reason = j.Failure.Code + ": " + reason
@@ -204,11 +233,11 @@ func jobsPage(p *page, state core.JobState, jobs []core.JobInfo, next string) {
 			reason = "holds its key, " + reason
 		}
 		rows = append(rows, []string{
-			j.ID, cut(j.Type, 40), cut(j.AggregateID, 40), j.Sink, fmt.Sprintf("%d of %d", j.Attempts, j.MaxAttempts), clock(since), cut(reason, reasonWidth),
+			j.ID, cut(j.Type, 40), cut(j.AggregateID, 40), j.Sink, fmt.Sprintf("%d of %d", j.Attempts, j.MaxAttempts), clock(at), cut(reason, reasonWidth),
 		})
 	}
 	p.table(rows)
-	if next != "" {
-		p.line("\nmore: --after %s", next)
+	if more != "" {
+		p.line("\nmore: %s", more)
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/servicetest"
 )
 
 var rejected = core.Settlement{Kind: core.Fail, Failure: core.Failure{
@@ -49,6 +52,7 @@ func TestOneJob(t *testing.T) {
 	tr := &transcript{o: o}
 	tr.run("get", ids[0])
 	tr.run("get", ids[0], "--json")
+	tr.run("get", "a")
 	tr.run("get", "nobody")
 	tr.run("get")
 	tr.golden("get.txt")
@@ -69,6 +73,8 @@ func TestRetryAndDiscard(t *testing.T) {
 	tr.run("retry", "--all", "--sink", "mail", "--yes")
 	tr.run("retry", "--all", "--dry-run")
 	tr.run("retry", "--tenant", "nobody")
+	tr.run("retry", "--state", "active", "--sink", "mail")
+	tr.run("discard", "--state", "active", "--sink", "mail")
 	tr.run(append([]string{"retry", ids[0], "no-such-id"}, jo...)...)
 	tr.run(append([]string{"retry", "--tenant", "acme", "--spread", "10m", "--json"}, jo...)...)
 	tr.run(append([]string{"retry", "--all", "--yes"}, jo...)...)
@@ -121,6 +127,63 @@ func TestPauseAndResume(t *testing.T) {
 	tr.golden("pause.txt")
 }
 
+// The id of an event stands for its job where only one can be meant.
+func TestJobsAreFoundByTheIDsOfTheirEvents(t *testing.T) {
+	t.Parallel()
+	o := newOperated(t)
+	o.append(order("e-1", "order-1"), order("e-2", "order-2"))
+	for _, name := range []string{"kafka", "amqp"} {
+		c, err := o.Acquire(t.Context(), core.AcquireRequest{Name: name, Owner: "host-1/relay", Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range o.read(c, 2) {
+			if name == "amqp" && entry.Event.ID == "e-1" {
+				continue
+			}
+			if err := c.Park(t.Context(), []core.Parked{{Entry: entry, Sink: "events", Failure: rejected.Failure}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var job jobJSON
+	if o.script(&job, "get", "e-1"); job.ID != "kafka/e-1" {
+		t.Errorf("e-1 is %+v", job)
+	}
+	for _, command := range []string{"get", "retry", "discard"} {
+		status, _, stderr := outbox(t, command, "e-2", "-c", o.config)
+		if status != exitFailed || !strings.Contains(stderr, "kafka/e-2") || !strings.Contains(stderr, "amqp/e-2") {
+			t.Errorf("%s: status %d, %s", command, status, stderr)
+		}
+	}
+	var done actJSON
+	if o.script(&done, "retry", "e-1"); done.Count != 1 {
+		t.Errorf("retry of e-1: %+v", done)
+	}
+	if o.script(&done, "discard", "amqp/e-2", "e-1"); done.Count != 2 {
+		t.Errorf("discard: %+v", done)
+	}
+}
+
+// A misspelt database is not an empty outbox, and isn't made one.
+func TestCommandsSayThatThereIsNoOutbox(t *testing.T) {
+	t.Parallel()
+	db := servicetest.Database(t)
+	config := relayConfigFile(t, servicetest.MongoURL(t), db.Name(), "127.0.0.1:1", "t")
+	for _, args := range [][]string{
+		{"stats"}, {"lint"}, {"acts"}, {"failed"}, {"get", "a"}, {"explain", "a"}, {"pause", "sink", "mail", "--by", "jo"},
+		{"resume", "sink", "mail", "--by", "jo"}, {"retry", "a", "--by", "jo"}, {"forget-cursor", "kafka", "--by", "jo"},
+	} {
+		status, stdout, stderr := outbox(t, append(args, "-c", config)...)
+		if status != exitFailed || stdout != "" || !strings.Contains(stderr, "no outbox here") || !strings.Contains(stderr, "outbox indexes") {
+			t.Errorf("%s: status %d, %s%s", args, status, stdout, stderr)
+		}
+	}
+	if names, err := db.ListCollectionNames(t.Context(), bson.D{}); err != nil || len(names) != 0 {
+		t.Errorf("collections were made: %q (%v)", names, err)
+	}
+}
+
 func TestForgetCursor(t *testing.T) {
 	t.Parallel()
 	o := newOperated(t)
@@ -137,8 +200,11 @@ func TestForgetCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.run("forget-cursor", "kafak", "--by", "jo")
+	o.append(order("e-2", "order-2"))
+	tr.run("forget-cursor", "kafka", "--by", "jo")
+	tr.run("forget-cursor", "kafka", "--by", "jo", "--dry-run")
 	tr.run("forget-cursor", "kafka", "--by", "jo", "--dry-run", "--json")
-	tr.run("forget-cursor", "kafka", "--by", "jo", "--reason", "its route is gone")
+	tr.run("forget-cursor", "kafka", "--by", "jo", "--reason", "its route is gone", "--yes")
 	tr.run("forget-cursor", "kafka", "--by", "jo")
 	tr.run("acts")
 	tr.golden("forget-cursor.txt")

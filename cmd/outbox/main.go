@@ -60,6 +60,8 @@ type program struct {
 	stdout, stderr io.Writer
 	// redactor hides the secrets of the configuration once it was read.
 	redactor config.Redactor
+	// sinks are the names of those in the configuration, once it was read.
+	sinks []string
 }
 
 // errSaid is the error of a command that has printed all there is to say.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -221,6 +223,19 @@ func (s *mongoStore) hint(err error) string {
 		return "does this port speak TLS?"
 	}
 	return ""
+}
+
+// leaseUntil reads the document of a cursor.
+func (s *mongoStore) leaseUntil(ctx context.Context, cursor string) (time.Time, error) {
+	var doc struct {
+		LeaseUntil time.Time `bson:"lease_until"`
+	}
+	err := s.client.Database(s.options.Database).Collection(s.options.Collection+"_cursors").
+		FindOne(ctx, bson.D{{Key: "_id", Value: cursor}}).Decode(&doc)
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		return time.Time{}, fmt.Errorf("reading the lease of cursor %s: %w", cursor, err)
+	}
+	return doc.LeaseUntil, nil
 }
 
 func (s *mongoStore) close(ctx context.Context) error {

@@ -38,15 +38,18 @@ func (s *mongoStore) checkRights(ctx context.Context, set bool, file *config.Fil
 		marking = marking || r.MarkPublished
 	}
 	var lacking []string
+	doubtful := false
 	try := func(what string, err error) {
 		switch {
 		case err == nil || errors.Is(err, mongo.ErrNoDocuments) || errors.Is(err, errUndo):
 		case isUnauthorized(err):
 			lacking = append(lacking, what)
 		case hasCode(err, codeValidation):
+			doubtful = true
 			found.warn("rights", "trying to "+what+": a validator of that collection refuses what the store writes",
 				"set the store's own by outbox indexes --validator, or remove the one that is there")
 		default:
+			doubtful = true
 			found.warn("rights", fmt.Sprintf("trying to %s: %s", what, because(ctx, err)), "")
 		}
 	}
@@ -79,6 +82,9 @@ func (s *mongoStore) checkRights(ctx context.Context, set bool, file *config.Fil
 	if len(lacking) > 0 {
 		found.fail("rights", "the user may not "+strings.Join(lacking, ", "),
 			"grant the role readWrite on the database "+s.options.Database)
+		return
+	}
+	if doubtful {
 		return
 	}
 	found.ok("rights", "read, watch, write and clean %s.%s and what belongs to it", s.options.Database, s.options.Collection)

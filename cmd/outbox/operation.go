@@ -59,7 +59,7 @@ func (p *program) operation(cmd *cobra.Command, timeout time.Duration, do func(c
 func wants(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("%d arguments were given: want %s", len(args), strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+			return fmt.Errorf("got %s: want %s", countOf(int64(len(args)), "argument"), strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 		}
 		return nil
 	}

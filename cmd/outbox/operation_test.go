@@ -155,7 +155,7 @@ var (
 // length for what differs each time.
 func (tr *transcript) golden(name string) {
 	tr.o.t.Helper()
-	text := tr.text.String()
+	text := strings.ReplaceAll(tr.text.String(), tr.o.config, "outbox.yaml")
 	text = someClock.ReplaceAllString(text, "2026-01-31 08:00:00 UTC")
 	text = someTime.ReplaceAllString(text, `"2026-01-31T08:00:00Z"`)
 	text = someSeconds.ReplaceAllString(text, `_seconds": 1.5`)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,10 +31,21 @@ func (p *program) pauseCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := s.PauseBy(ctx, core.Pause{PauseTarget: target, For: time.Duration(*lasts), Reason: act.Reason}, act); err != nil {
+		if err := p.warnOfUnknown(ctx, s, target); err != nil {
 			return err
 		}
-		return out.print(pausedJSON{"pause", act.DryRun, target.Scope, target.Name}, func(p *page) {
+		pause := core.Pause{PauseTarget: target, For: time.Duration(*lasts), Reason: act.Reason}
+		done := pausedJSON{Act: "pause", DryRun: act.DryRun, Scope: target.Scope, Name: target.Name, Reason: act.Reason}
+		if *lasts > 0 { // the record has no other place for it
+			act.Reason = strings.TrimPrefix(act.Reason+"; for "+lasts.String(), "; ")
+		}
+		if err := s.PauseBy(ctx, pause, act); err != nil {
+			return err
+		}
+		if done.Until, err = untilOf(ctx, s, pause, act.DryRun); err != nil {
+			return err
+		}
+		return out.print(done, func(p *page) {
 			text := "until somebody resumes it"
 			if *lasts > 0 {
 				text = "for " + lasts.String()
@@ -66,7 +78,7 @@ func (p *program) resumeCommand() *cobra.Command {
 		if err := s.ResumeBy(ctx, target, act); err != nil {
 			return err
 		}
-		return out.print(pausedJSON{"resume", act.DryRun, target.Scope, target.Name}, func(p *page) {
+		return out.print(pausedJSON{Act: "resume", DryRun: act.DryRun, Scope: target.Scope, Name: target.Name, Reason: act.Reason}, func(p *page) {
 			p.line("%s goes on%s", plain(targetText(target)), inDryRun(act))
 		})
 	})
@@ -78,6 +90,52 @@ type pausedJSON struct {
 	DryRun bool            `json:"dry_run"`
 	Scope  core.PauseScope `json:"scope"`
 	Name   string          `json:"name"`
+	// Until is null after a resume, and for a pause that lasts until one.
+	Until  *time.Time `json:"until"`
+	Reason string     `json:"reason"`
+}
+
+// untilOf tells when a pause that was put in force ends, or would end.
+func untilOf(ctx context.Context, s store, pause core.Pause, dryRun bool) (*time.Time, error) {
+	if dryRun {
+		if pause.For == 0 {
+			return nil, nil
+		}
+		return timeOrNull(time.Now().Add(pause.For).UTC()), nil
+	}
+	pauses, err := s.Pauses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pauses {
+		if p.PauseTarget == pause.PauseTarget {
+			return timeOrNull(p.Until), nil
+		}
+	}
+	return nil, nil
+}
+
+// warnOfUnknown says that a pause may be meant for another sink: neither the
+// configuration nor a job names this one.
+func (p *program) warnOfUnknown(ctx context.Context, s store, target core.PauseTarget) error {
+	if target.Scope != core.PauseSink {
+		return nil
+	}
+	stats, err := s.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	known := slices.Clone(p.sinks)
+	for _, c := range stats.Sinks {
+		known = append(known, c.Sink)
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	if !slices.Contains(known, target.Name) {
+		fmt.Fprintf(p.redactor.Writer(p.stderr), "outbox: warning: neither the configuration nor a job names a sink %s; there are: %s\n",
+			plain(target.Name), plain(strings.Join(known, ", ")))
+	}
+	return nil
 }
 
 func pauseArgs(args []string, acting *act) (core.PauseTarget, core.Act, error) {

@@ -17,15 +17,20 @@ func (p *program) retryCommand() *cobra.Command {
 		Long: "Retry makes jobs ready again that failed, or whose outcome is unknown: their attempts start anew, and\n" +
 			"destinations are told that they are redriven. Jobs of one key keep their order.\n\n" +
 			"Select them by id, or by flags, all of which must match; flags select failed jobs, and those of unknown\n" +
-			"outcome only with --state unknown: they may have been delivered. What is done is recorded, see acts.",
+			"outcome only with --state unknown: they may have been delivered. With --state ready, or by id, jobs that\n" +
+			"wait for their time are made due. What is done is recorded, see acts.",
 		Example: "  outbox retry --sink mail --code rejected --dry-run\n" +
 			"  outbox retry --sink mail --spread 10m --reason \"the provider is well again\"",
 		Args: cobra.ArbitraryArgs,
 	}
-	targets, acting := targetFlags(cmd, "failed or unknown"), actFlags(cmd)
+	targets, acting := targetFlags(cmd, core.JobFailed, core.JobUnknown, core.JobReady), actFlags(cmd)
 	spread := new(durationFlag)
 	cmd.Flags().Var(spread, "spread", "spread the due times over this `time`, such as 10m")
 	return p.operation(cmd, actTimeout, func(ctx context.Context, s store, ids []string, out output) error {
+		ids, err := findJobs(ctx, s, ids)
+		if err != nil {
+			return err
+		}
 		return onJobs(cmd, "retry", targets, acting, ids, out, func(filter core.JobFilter, act core.Act) (int64, error) {
 			act.Spread = time.Duration(*spread)
 			return s.Retry(ctx, filter, act)
@@ -44,8 +49,12 @@ func (p *program) discardCommand() *cobra.Command {
 		Example: "  outbox discard --type order.draft --older-than 7d --reason \"drafts are not published any more\"",
 		Args:    cobra.ArbitraryArgs,
 	}
-	targets, acting := targetFlags(cmd, "ready, completed, failed or unknown"), actFlags(cmd)
+	targets, acting := targetFlags(cmd, core.JobReady, core.JobCompleted, core.JobFailed, core.JobUnknown), actFlags(cmd)
 	return p.operation(cmd, actTimeout, func(ctx context.Context, s store, ids []string, out output) error {
+		ids, err := findJobs(ctx, s, ids)
+		if err != nil {
+			return err
+		}
 		return onJobs(cmd, "discard", targets, acting, ids, out, func(filter core.JobFilter, act core.Act) (int64, error) {
 			return s.Discard(ctx, filter, act)
 		})

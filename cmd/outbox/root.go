@@ -78,5 +78,6 @@ func (p *program) loadAs(path string, kinds config.Kinds) (*config.File, error) 
 		}
 		return nil, &usageError{err}
 	}
+	p.sinks = file.SinkNames()
 	return file, nil
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/user"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,15 +64,17 @@ func (*durationFlag) Type() string { return "time" }
 // targets are the flags of a command that does something to jobs.
 type targets struct {
 	*selection
+	states   []core.JobState
 	state    *string
 	all, yes *bool
 }
 
-func targetFlags(cmd *cobra.Command, states string) *targets {
+func targetFlags(cmd *cobra.Command, states ...core.JobState) *targets {
 	f := cmd.Flags()
 	return &targets{
+		states:    states,
 		selection: selectionFlags(cmd),
-		state:     f.String("state", string(core.JobFailed), "`state` of jobs that flags select: "+states),
+		state:     f.String("state", string(core.JobFailed), "`state` of jobs that flags select: "+orOf(states)),
 		all:       f.Bool("all", false, "every failed job; with --state every one of that state"),
 		yes:       f.Bool("yes", false, "really all of them, with --all"),
 	}
@@ -100,8 +104,21 @@ func (t *targets) filter(cmd *cobra.Command, ids []string, dryRun bool) (core.Jo
 		if filter.State, err = parseState(*t.state); err != nil {
 			return filter, err
 		}
+		if !slices.Contains(t.states, filter.State) {
+			return wrong(fmt.Sprintf("--state must be %s: %s doesn't work on jobs that are %s", orOf(t.states), cmd.Name(), filter.State))
+		}
 	}
 	return filter, nil
+}
+
+// orOf lists states for people.
+func orOf(states []core.JobState) string {
+	words := make([]string, len(states))
+	for i, state := range states {
+		words[i] = string(state)
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // act are the flags that say who does something, and why.

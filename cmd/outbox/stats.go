@@ -16,6 +16,7 @@ func (p *program) statsCommand() *cobra.Command {
 		Use:   "stats",
 		Short: "Count jobs by state, and show how cursors and pauses stand",
 		Long: "Stats counts jobs by state and sink, and shows the cursors with what is before them, and the pauses.\n" +
+			"Completed jobs are counted for all sinks together.\n" +
 			"A cursor that nobody holds keeps events from being removed: start its relay, or see forget-cursor.",
 		Args: cobra.NoArgs,
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
@@ -55,6 +56,8 @@ type store interface {
 	lint(ctx context.Context, limit, sample int) (lintReport, error)
 	// check looks for everything that a relay with these routes needs.
 	check(ctx context.Context, file *config.File, found *findings)
+	// leaseUntil tells when the lease of a cursor ends, by the store's time.
+	leaseUntil(ctx context.Context, cursor string) (time.Time, error)
 	// ping returns an error if the store doesn't answer before ctx ends.
 	ping(ctx context.Context) error
 	// newest returns at most n of the newest events, with no more than what the

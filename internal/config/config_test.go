@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -388,5 +389,21 @@ log:
 	again, err := load(t, string(text)).YAML()
 	if err != nil || string(again) != want {
 		t.Errorf("read again: %v\n%s", err, again)
+	}
+}
+
+// What only speaks to the store still knows which sinks there are.
+func TestSinkNamesAreReadWithTheStoreAlone(t *testing.T) {
+	t.Parallel()
+	text := "store:\n  mongodb: {uri: \"mongodb://h/\", database: d}\nsinks:\n  mail: {type: none, x: \"${NOT_SET}\"}\n  events: [1]\n"
+	kinds := config.Kinds{Stores: map[string]func() any{"mongodb": func() any {
+		return &struct {
+			URI      string `yaml:"uri"`
+			Database string `yaml:"database"`
+		}{}
+	}}}
+	file, _, err := config.Load([]byte(text), kinds.StoreOnly(), config.Source{})
+	if err != nil || !slices.Equal(file.SinkNames(), []string{"events", "mail"}) {
+		t.Errorf("%v, %v", file, err)
 	}
 }

@@ -26,6 +26,17 @@ type File struct {
 	Log     Log      `yaml:"log"`
 
 	secrets []string
+	// sinkNames are those of Sinks, also where only the store was read.
+	sinkNames []string
+}
+
+// SinkNames are the names of the sinks, sorted, also of a file of which the store
+// alone was read.
+func (f *File) SinkNames() []string {
+	if len(f.Sinks) > 0 {
+		return slices.Sorted(maps.Keys(f.Sinks))
+	}
+	return slices.Sorted(slices.Values(f.sinkNames))
 }
 
 // Choice is a store or sink: which one, and its own options.
