@@ -48,6 +48,9 @@ func (s *Store) causes(j *job) []core.Cause {
 	failure := fmt.Sprintf("%s: %s", j.failure.Code, j.failure.Reason)
 	switch j.state {
 	case core.JobCompleted:
+		if j.discarded {
+			return []core.Cause{{Code: core.CauseDiscarded, Text: "a person discarded it"}}
+		}
 		return []core.Cause{{Code: core.CauseDelivered, Text: "it was delivered: " + j.result}}
 	case core.JobFailed:
 		return []core.Cause{{Code: core.CauseFailed, Text: failure + "; retry or discard it"}}
@@ -70,9 +73,9 @@ func (s *Store) causes(j *job) []core.Cause {
 	}
 	switch now := s.cfg.Now(); {
 	case !j.due(now) && j.attempts+j.redeliveries > 0:
-		causes = append(causes, core.Cause{Code: core.CauseBackoff, Text: "it waits after " + failure, Until: j.availableAt})
+		causes = append(causes, core.Cause{Code: core.CauseBackoff, Text: "it waits after " + failure + "; retry it by its id to try now", Until: j.availableAt})
 	case !j.due(now):
-		causes = append(causes, core.Cause{Code: core.CauseDelayed, Text: "it is not due yet", Until: j.availableAt})
+		causes = append(causes, core.Cause{Code: core.CauseDelayed, Text: "it is not due yet; retry it by its id to make it due now", Until: j.availableAt})
 	case len(causes) == 0:
 		causes = append(causes, core.Cause{Code: core.CauseDue, Text: "it is due: a worker of its sink takes it next"})
 	}
@@ -126,7 +129,7 @@ func (s *Store) explainEvent(d *document) core.Explanation {
 	}
 	state := "waiting"
 	if len(s.cursors) == 0 {
-		causes = []core.Cause{{Code: core.CauseCursorStopped, Text: "no cursor has ever run"}}
+		causes = []core.Cause{{Code: core.CauseCursorStopped, Text: "there is no cursor: none has run, or the last one was forgotten"}}
 	} else if len(causes) == 0 {
 		state = "delivered"
 		causes = []core.Cause{{Code: core.CauseDelivered, Text: "every cursor has passed it"}}

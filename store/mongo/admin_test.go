@@ -44,7 +44,9 @@ func TestWhyAJobHasNotGoneOut(t *testing.T) {
 	j.ID, j.Tenant, j.NotBefore = "event-1", "acme", time.Now().Add(time.Hour)
 	id := enqueue(t, s, j)[0].ID
 	wantCauses(t, s, "event-1", "ready", [2]string{core.CauseDelayed, "not due before"})
-	setJob(t, s, id, bson.D{{Key: "available_at", Value: bson.DateTime(0)}})
+	if n, err := s.Retry(t.Context(), core.JobFilter{IDs: []string{id}}, operator); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
 	wantCauses(t, s, id, "ready", [2]string{core.CauseDue, `sink "mail"`})
 	for _, p := range []core.Pause{
 		{PauseTarget: core.PauseTarget{Scope: core.PauseSink, Name: "mail"}, For: time.Hour, Reason: "throttled"},
@@ -90,7 +92,7 @@ func TestWhyAnEventHasNotGoneOut(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servicetest.Database(t), Config{})
 	appendNow(t, s, order("a"), order("b"), order("c"))
-	wantCauses(t, s, "a", "waiting", [2]string{core.CauseCursorStopped, "no cursor has ever run"})
+	wantCauses(t, s, "a", "waiting", [2]string{core.CauseCursorStopped, "there is no cursor"})
 	c := acquire(t, s, "kafka", "host-1")
 	wantCauses(t, s, "a", "waiting", [2]string{core.CauseBehind, `cursor "kafka", run by host-1`})
 
@@ -141,7 +143,7 @@ func TestADiscardedEventOfACursorStaysKnown(t *testing.T) {
 			t.Errorf("discarded %d, %v; want %d", n, err, want)
 		}
 	}
-	wantCauses(t, s, "a", "completed", [2]string{core.CauseDelivered, "it was discarded"})
+	wantCauses(t, s, "a", "completed", [2]string{core.CauseDiscarded, "discarded"})
 	if err := c.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}

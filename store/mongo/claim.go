@@ -148,6 +148,12 @@ func (s *Store) claimOne(ctx context.Context, req core.ClaimRequest) ([]*core.Cl
 		}
 		s.queue.note(q, []head{headOf(raw, 0)}, 1, 0, time.Since(sent))
 		j := s.decodeJob(ctx, raw)
+		if j.early(j.claimedAt) {
+			if err := s.putOff(ctx, bson.A{j.id}, token); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		return []*core.Claimed{s.claimed(&j, &lease{id: j.id, token: token}, j.claimedAt, sent.Add(req.Lease))}, nil
 	}
 }
@@ -190,16 +196,39 @@ func (s *Store) lend(ctx context.Context, req core.ClaimRequest, found []head) (
 		}
 	}
 	now := s.serverTime(ctx)
-	claimed := make([]*core.Claimed, len(docs))
-	for i, raw := range docs {
+	claimed := make([]*core.Claimed, 0, len(docs))
+	var early bson.A
+	for _, raw := range docs {
 		j := s.decodeJob(ctx, raw)
 		at := now
 		if !found[0].whole || len(docs) < len(found) {
 			at = j.claimedAt
 		}
-		claimed[i] = s.claimed(&j, &lease{id: j.id, token: token}, at, sent.Add(req.Lease))
+		if j.early(at) {
+			early = append(early, j.id)
+			continue
+		}
+		claimed = append(claimed, s.claimed(&j, &lease{id: j.id, token: token}, at, sent.Add(req.Lease)))
+	}
+	if len(early) > 0 {
+		if err := s.putOff(ctx, early, token); err != nil {
+			s.undoAll(ctx, ids, token, nil)
+			return nil, err
+		}
 	}
 	return claimed, nil
+}
+
+// putOff gives back jobs that are not due before their not_before, and writes it
+// where claims look.
+func (s *Store) putOff(ctx context.Context, ids bson.A, token bson.Binary) error {
+	_, err := s.jobs.UpdateMany(ctx, bson.D{
+		{Key: "_id", Value: op("$in", ids)}, {Key: "token", Value: token}, {Key: "state", Value: core.JobActive},
+	}, bson.A{op("$set", released("$not_before"))}, options.UpdateMany().SetHint(byID))
+	if err != nil {
+		return fmt.Errorf("putting jobs off until their not_before: %w", err)
+	}
+	return nil
 }
 
 // won reads which jobs a claim got, in the order of their ids. When that fails

@@ -89,10 +89,12 @@ func (s *Store) causes(ctx context.Context, j *readJob, now time.Time) ([]core.C
 	failure := j.failure.Code + ": " + j.failure.Reason
 	switch j.state {
 	case core.JobCompleted:
-		text := "it was delivered at " + clockText(j.finishedAt)
 		if j.discarded {
-			text = "it was discarded at " + clockText(j.finishedAt)
-		} else if j.result != "" {
+			return []core.Cause{{Code: core.CauseDiscarded, Text: "a person discarded it at " + clockText(j.finishedAt) +
+				": it is not delivered; `outbox acts` tells who did that"}}, nil
+		}
+		text := "it was delivered at " + clockText(j.finishedAt)
+		if j.result != "" {
 			text += ": " + j.result
 		}
 		return []core.Cause{{Code: core.CauseDelivered, Text: text}}, nil
@@ -119,11 +121,12 @@ func (s *Store) causes(ctx context.Context, j *readJob, now time.Time) ([]core.C
 	switch {
 	case j.availableAt.After(now) && (j.attempts > 0 || j.redeliveries > 0 || j.failure.Code != "" && !j.redriven):
 		causes = append(causes, core.Cause{
-			Code: core.CauseBackoff, Text: fmt.Sprintf("attempt %d ended with %s; it is tried again at %s", j.attempts, failure, clockText(j.availableAt)),
+			Code: core.CauseBackoff, Text: fmt.Sprintf("attempt %d ended with %s; it is tried again at %s; retry it by its id to try now", j.attempts, failure, clockText(j.availableAt)),
 			Until: j.availableAt,
 		})
 	case j.availableAt.After(now):
-		causes = append(causes, core.Cause{Code: core.CauseDelayed, Text: "it is not due before " + clockText(j.availableAt), Until: j.availableAt})
+		causes = append(causes, core.Cause{Code: core.CauseDelayed, Text: "it is not due before " + clockText(j.availableAt) +
+			"; retry it by its id to make it due now", Until: j.availableAt})
 	case len(causes) == 0 && j.cursor != "":
 		causes = append(causes, core.Cause{Code: core.CauseDue, Text: fmt.Sprintf(
 			"it is due since %s: the holder of cursor %q delivers it next", clockText(j.availableAt), j.cursor)})
@@ -245,7 +248,7 @@ func (s *Store) explainEvent(ctx context.Context, id string, raw bson.Raw, now t
 		return e, nil
 	}
 	if len(docs) == 0 {
-		e.Causes = []core.Cause{{Code: core.CauseCursorStopped, Text: "no cursor has ever run: start a relay"}}
+		e.Causes = []core.Cause{{Code: core.CauseCursorStopped, Text: "there is no cursor: none has run, or the last one was forgotten; start a relay"}}
 		return e, nil
 	}
 	pauses, err := s.Pauses(ctx)

@@ -158,7 +158,7 @@ func (q *queue) query(key frontierKey) query {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.frontiers[key]
-	if p == nil || p.seq.IsZero() || time.Since(p.read) > max(frontierFresh, frontierShare*p.cost) {
+	if p == nil || p.seq.IsZero() || time.Since(p.read) > max(q.fresh, frontierShare*p.cost) {
 		return query{key: key}
 	}
 	at := *p

@@ -136,6 +136,7 @@ type readJob struct {
 	redelivered, redriven               bool
 
 	enqueuedAt, availableAt, claimedAt time.Time
+	notBefore                          time.Time
 	leaseUntil, finishedAt, expireAt   time.Time
 	seq                                bson.Timestamp
 	token                              bson.RawValue
@@ -268,6 +269,8 @@ func (j *readJob) time(name string, v bson.RawValue) {
 		into = &j.enqueuedAt
 	case "available_at":
 		into = &j.availableAt
+	case "not_before":
+		into = &j.notBefore
 	case "claimed_at":
 		into = &j.claimedAt
 	case "lease_until":
@@ -394,6 +397,12 @@ func valuesNamed(name string) bson.A {
 
 func uuidValue(id uuid.UUID) bson.Binary {
 	return bson.Binary{Subtype: bson.TypeBinaryUUID, Data: slices.Clone(id[:])}
+}
+
+// early tells of a job that was lent before its not_before: who enqueued it did
+// not write available_at, by which claims look.
+func (j *readJob) early(now time.Time) bool {
+	return j.notBefore.After(now) && j.notBefore.After(j.availableAt)
 }
 
 // holds tells that the failed job of a cursor holds its key.

@@ -97,7 +97,7 @@ func (q suiteQueue) Claim(ctx context.Context, req core.ClaimRequest) ([]*core.C
 // the beginning stay so.
 func suiteElapse(ctx context.Context, store storetest.Store, d time.Duration) error {
 	set := bson.D{}
-	for _, field := range []string{"enqueued_at", "available_at", "claimed_at", "lease_until", "finished_at", "expire_at", "until"} {
+	for _, field := range []string{"enqueued_at", "not_before", "available_at", "claimed_at", "lease_until", "finished_at", "expire_at", "until"} {
 		path := "$" + field
 		set = append(set, bson.E{Key: field, Value: op("$cond", bson.A{
 			op("$and", bson.A{

@@ -26,6 +26,8 @@ type queue struct {
 	// now is this process's clock, which tests put wrong.
 	now   func() time.Time
 	clock serverClock
+	// fresh is frontierFresh, except in tests.
+	fresh time.Duration
 
 	mu        sync.Mutex
 	frontiers map[frontierKey]*frontier
@@ -34,6 +36,7 @@ type queue struct {
 func newQueue(jobs *mongo.Collection) queue {
 	return queue{
 		now:       time.Now,
+		fresh:     frontierFresh,
 		latest:    jobs.Clone(options.Collection().SetReadConcern(readconcern.Local())),
 		frontiers: map[frontierKey]*frontier{},
 	}

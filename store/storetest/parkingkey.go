@@ -148,6 +148,7 @@ func parkedActRules() []rule {
 			k.wantCause(p[0].ID, core.CauseFailed)
 			k.discard(1, core.JobFilter{IDs: []string{p[0].ID}})
 			k.wantCause(p[1].ID, core.CauseDue)
+			k.wantCause(p[0].ID, core.CauseDiscarded)
 		}),
 		parking("ParkDoesNotWake", []string{"a1", "b1"}, func(k *parkingKit) {
 			sleeps(func(*queueKit) func() {
