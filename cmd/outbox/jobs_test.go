@@ -171,8 +171,16 @@ func TestCommandsSayThatThereIsNoOutbox(t *testing.T) {
 	db := servicetest.Database(t)
 	config := relayConfigFile(t, servicetest.MongoURL(t), db.Name(), "127.0.0.1:1", "t")
 	for _, args := range [][]string{
-		{"stats"}, {"lint"}, {"acts"}, {"failed"}, {"get", "a"}, {"explain", "a"}, {"pause", "sink", "mail", "--by", "jo"},
-		{"resume", "sink", "mail", "--by", "jo"}, {"retry", "a", "--by", "jo"}, {"forget-cursor", "kafka", "--by", "jo"},
+		{"stats"},
+		{"lint"},
+		{"acts"},
+		{"failed"},
+		{"get", "a"},
+		{"explain", "a"},
+		{"pause", "sink", "mail", "--by", "jo"},
+		{"resume", "sink", "mail", "--by", "jo"},
+		{"retry", "a", "--by", "jo"},
+		{"forget-cursor", "kafka", "--by", "jo"},
 	} {
 		status, stdout, stderr := outbox(t, append(args, "-c", config)...)
 		if status != exitFailed || stdout != "" || !strings.Contains(stderr, "no outbox here") || !strings.Contains(stderr, "outbox indexes") {

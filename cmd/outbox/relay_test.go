@@ -110,7 +110,7 @@ func TestRelayWaitsForMongoDB(t *testing.T) {
 	db, broker, topic := servicetest.Database(t), servicetest.Kafka(t)[0], servicetest.Topic(t, 1)
 	appendEvents(t, db, 1)
 	address := freeAddress(t)
-	uri := "mongodb://" + address + "/?directConnection=true&serverSelectionTimeoutMS=1000"
+	uri := "mongodb://" + address + "/?directConnection=true&serverSelectionTimeoutMS=3000"
 	p := start(t, "relay", "-c", relayConfigFile(t, uri, db.Name(), broker, topic))
 	admin := p.admin()
 	p.await("level=WARN")
