@@ -73,6 +73,9 @@ func (p *program) resumeCommand() *cobra.Command {
 			return err
 		}
 		if !slices.ContainsFunc(pauses, func(p core.Pause) bool { return p.PauseTarget == target }) {
+			if err := s.ResumeBy(ctx, target, core.Act{By: act.By, DryRun: true}); err != nil {
+				return err // there may be no outbox at all
+			}
 			return fmt.Errorf("%s is not paused; outbox stats lists what is", targetText(target))
 		}
 		if err := s.ResumeBy(ctx, target, act); err != nil {
