@@ -245,6 +245,10 @@ func (j *readJob) field(name string, v bson.RawValue) {
 		j.open, _ = v.BooleanOK()
 	case "failure":
 		j.failure = failureOf(v)
+	case "not_before": // a text is not compared by the server, and is none
+		if v.Type == bson.TypeDateTime {
+			j.notBefore = v.Time()
+		}
 	default:
 		j.time(name, v)
 	}
@@ -269,8 +273,6 @@ func (j *readJob) time(name string, v bson.RawValue) {
 		into = &j.enqueuedAt
 	case "available_at":
 		into = &j.availableAt
-	case "not_before":
-		into = &j.notBefore
 	case "claimed_at":
 		into = &j.claimedAt
 	case "lease_until":

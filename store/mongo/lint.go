@@ -172,7 +172,7 @@ func (l *linter) event(ctx context.Context, raw bson.Raw) {
 	l.ids.note(l.store.log.Name(), fields.ID, raw)
 	l.keys.note(l.store.log.Name(), fields.AggregateID, raw)
 	for _, f := range fieldErrors(e.Validate(LargestEventBytes)) {
-		add(false, l.stored(f.Field), f.Problem, "Append would refuse it, and a sink may: correct its producer")
+		add(false, storedName(fields, f.Field), f.Problem, "Append would refuse it, and a sink may: correct its producer")
 	}
 	switch t, _, stamped := raw.Lookup(fields.Seq).TimestampOK(); {
 	case stamped && t == 0:
@@ -200,9 +200,8 @@ func fieldErrors(err error) []*core.FieldError {
 	return found
 }
 
-// stored is the stored name of an event's field.
-func (l *linter) stored(field string) string {
-	f := &l.store.cfg.Fields
+// storedName is that of an event's field.
+func storedName(f *Fields, field string) string {
 	switch field {
 	case "ID":
 		return f.ID

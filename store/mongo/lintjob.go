@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -93,10 +94,57 @@ func (l *linter) job(ctx context.Context, raw bson.Raw) {
 			add(true, f.name, "is of type "+kindOf(v.Type)+", want "+f.want, never)
 		}
 	}
+	if _, err := raw.LookupErr("cursor"); err != nil {
+		l.enqueued(&j, raw)
+	}
 	if state == string(core.JobActive) && raw.Lookup("lease_until").Type != bson.TypeDateTime {
 		add(true, "lease_until", "is missing", `its lease never ends: set state to "ready"`)
 	}
 }
+
+// enqueued looks at what a producer wrote into a job that can be delivered, but
+// maybe not as it was meant.
+func (l *linter) enqueued(j *readJob, raw bson.Raw) {
+	add := func(field, problem, advice string) {
+		l.add(LintFinding{Collection: l.store.jobs.Name(), Field: field, Problem: problem, Advice: advice}, raw)
+	}
+	if j.err == nil {
+		job := core.Job{Event: j.event, Sink: "any"}
+		for _, f := range fieldErrors(job.Validate(LargestEventBytes)) {
+			add(storedName(&jobFields, f.Field), f.Problem, "Enqueue would refuse it, and a sink may: correct its producer")
+		}
+		if headers, ok := raw.Lookup(jobFields.Headers).DocumentOK(); ok {
+			for els := walk(headers); els.next(); {
+				if els.value.Type != bson.TypeString && els.value.Type != bson.TypeNull {
+					add(jobFields.Headers, "holds a value of type "+kindOf(els.value.Type)+", want a string",
+						"it goes out as a text: write it as the one that is meant")
+				}
+			}
+		}
+	}
+	switch v := raw.Lookup("priority"); {
+	case v.IsZero() || v.Type == bson.TypeNull:
+	case !slices.Contains(priorities, v.String()):
+		add("priority", "is none of high, normal, low", "rank alone counts: "+rankAdvice)
+	case v.String() != priorities[j.rank%len(priorities)]:
+		add("priority", "contradicts rank", "rank alone counts: "+rankAdvice)
+	}
+	if j.attempts > j.maxAttempts {
+		add("attempts", "are more than max_attempts", "it fails at its next refusal: insert jobs without attempts")
+	}
+	switch v := raw.Lookup("not_before"); {
+	case v.IsZero() || v.Type == bson.TypeNull:
+	case v.Type != bson.TypeDateTime:
+		add("not_before", "is of type "+kindOf(v.Type)+", want a date", "it is ignored: write a date, and the same into available_at")
+	case j.early(time.Now()) && j.state == core.JobReady:
+		add("available_at", "is before not_before", "a claim puts it off, which costs some: write the same date into both")
+	}
+}
+
+// priorities by rank, as EJSON tells strings.
+var priorities = []string{`"high"`, `"normal"`, `"low"`}
+
+const rankAdvice = "write 0 for high, 1 for normal, 2 for low, and the fitting priority or none"
 
 // numbers are the types that count.
 var numbers = []bson.Type{bson.TypeInt32, bson.TypeInt64, bson.TypeDouble, bson.TypeDecimal128}

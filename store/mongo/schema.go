@@ -116,6 +116,27 @@ func (s *Store) eventSchema() bson.D {
 	}
 }
 
+// enqueuedAlone holds for jobs that no cursor parked: Enqueue refuses the same. A
+// limit in bytes is at least one in characters.
+var enqueuedAlone = bson.D{{Key: "allOf", Value: bson.A{
+	bson.D{{Key: "properties", Value: bson.D{
+		{Key: jobFields.Type, Value: bson.D{{Key: "maxLength", Value: core.MaxNameBytes}}},
+		{Key: jobFields.Headers, Value: bson.D{{Key: "patternProperties", Value: bson.D{
+			{Key: "^[cC][eE][_-]", Value: bson.D{{Key: "not", Value: bson.D{}}}}, // reserved
+		}}}},
+	}}},
+	bson.D{{Key: "anyOf", Value: bson.A{
+		priorityIs(nil, 0, 1, 2), priorityIs("high", 0), priorityIs("normal", 1), priorityIs("low", 2),
+	}}},
+}}}
+
+// priorityIs is a priority and what goes with it. nil is also one that is missing.
+func priorityIs(priority any, ranks ...any) bson.D {
+	return bson.D{{Key: "properties", Value: bson.D{
+		{Key: "priority", Value: bson.D{{Key: "enum", Value: bson.A{priority}}}}, {Key: "rank", Value: bson.D{{Key: "enum", Value: bson.A(ranks)}}},
+	}}}
+}
+
 // jobSchema is that of jobs and of pauses, which are told by their ids.
 func jobSchema() bson.D {
 	objectID := func(fields ...string) bson.D { return bson.D{{Key: "bsonType", Value: "object"}, required(fields...)} }
@@ -128,7 +149,7 @@ func jobSchema() bson.D {
 	pause := bson.D{{Key: "properties", Value: bson.D{{Key: "_id", Value: objectID("pause", "name")}}}}
 	parked := job(objectID("log", "cursor", "event"), required("sink", "state", "cursor"),
 		core.JobReady, core.JobActive, core.JobCompleted, core.JobFailed, core.JobUnknown)
-	open := job(id, required("sink", "state", "rank", jobFields.Type, jobFields.Payload), core.JobReady, core.JobActive)
+	open := append(job(id, required("sink", "state", "rank", jobFields.Type, jobFields.Payload), core.JobReady, core.JobActive), enqueuedAlone...)
 	// What ended may have lost its payload.
 	final := job(id, required("sink", "state"), core.JobCompleted, core.JobFailed, core.JobUnknown)
 	date, number := typed("date", "null"), also(typed(withNull(numberTypes)...), notBelow0)

@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,7 +124,7 @@ func TestTheValidatorRefusesJobsThatNoWorkerTakes(t *testing.T) {
 		"sink":         {nil, []any{absent, nil, "", 7}},
 		"state":        {[]any{"completed", "failed", "unknown", "active"}, []any{absent, nil, "", "pending", 1}},
 		"rank":         {[]any{0, 2, int64(1), 1.0}, []any{absent, nil, -1, 3, 0.5, "1"}},
-		"event_type":   {nil, []any{absent, nil, ""}},
+		"event_type":   {[]any{strings.Repeat("t", 255)}, []any{absent, nil, "", strings.Repeat("t", 256)}},
 		"payload":      {[]any{"x", bson.Binary{}}, []any{absent, 7}},
 		"tenant":       {[]any{nil, "acme"}, []any{7, bson.NewObjectID()}},
 		"aggregate_id": {[]any{nil, "a", 7}, []any{bson.D{}}},
@@ -132,6 +133,8 @@ func TestTheValidatorRefusesJobsThatNoWorkerTakes(t *testing.T) {
 		"max_attempts": {[]any{nil, 10}, []any{"10"}},
 		"lease_until":  {[]any{now}, []any{"now"}},
 		"expire_at":    {[]any{now}, []any{7}},
+		"priority":     {[]any{nil, "normal"}, []any{"urgent", "high", "low", 1}},
+		"headers":      {[]any{nil, bson.D{{Key: "a", Value: "b"}}}, []any{"a", bson.D{{Key: "ce_id", Value: "x"}}, bson.D{{Key: "CE-id", Value: "x"}}}},
 	} {
 		for _, value := range values.right {
 			if doc := changed(least, field, value); isRefused(t, s.jobs, doc) {
