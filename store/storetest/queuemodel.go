@@ -212,7 +212,9 @@ func (s *queueSimulation) some() []handle {
 // settle also settles what was settled before, and what was lost.
 func (s *queueSimulation) settle() {
 	var actual, model []core.Settlement
+	overdue := map[*core.Claimed]bool{} // it may be gone, and then lost
 	for _, h := range s.some() {
+		overdue[h.real] = s.overdue(h.model.ID)
 		one := core.Settlement{
 			Kind: core.SettleKind(1 + s.random.IntN(5)), Receipt: fmt.Sprintf("r%d", s.step), Failure: refusal,
 			Delay: []time.Duration{0, s.delay()}[s.random.IntN(2)], Uncounted: s.random.IntN(3) == 0,
@@ -228,7 +230,15 @@ func (s *queueSimulation) settle() {
 	if err != nil {
 		s.k.Fatalf("settling: %v", err)
 	}
-	s.k.wantLost(got, want...)
+	lost := map[*core.Claimed]bool{}
+	for _, c := range want {
+		lost[c] = true
+	}
+	for i, one := range actual {
+		if told := slices.Contains(got, one.Job); told != lost[model[i].Job] && !overdue[one.Job] {
+			s.k.Errorf("%s is told as lost: %t, want %t", one.Job.Lease.Event.ID, told, !told)
+		}
+	}
 }
 
 func (s *queueSimulation) extend() {
