@@ -21,6 +21,9 @@ const (
 	// firstPoll is when it is looked again after there was work, if nothing
 	// tells of changes.
 	firstPoll = 50 * time.Millisecond
+	// soonAgain is from how many jobs on a claim that got fewer than it asked for
+	// is followed by another look at once.
+	soonAgain = 10
 	// lowerEvery is how many claims in a row may leave out the lower classes.
 	lowerEvery = 10
 	// suspectFrom is from how many redeliveries on a job may be what ends
@@ -275,6 +278,9 @@ func (w *worker) claimOf(ctx context.Context, want int, names []string, sure boo
 		c.first, c.poll = true, firstPoll
 	} else { // others got them
 		c.first, c.poll = false, min(2*c.poll, w.relay.poll())
+	}
+	if len(jobs) >= soonAgain {
+		return 0, nil // others claimed beside it, or it was the last: look
 	}
 	return jitter(c.poll), nil
 }
