@@ -78,7 +78,7 @@ func (s *Store) Retry(ctx context.Context, filter core.JobFilter, act core.Act) 
 				continue
 			}
 			j.redelivered = j.redelivered || j.state == core.JobUnknown || j.failure.Code == core.CodeCrashed
-			j.attempts, j.redeliveries, j.redriven = 0, 0, true
+			j.attempts, j.redeliveries, j.redriven, j.token = 0, 0, true, 0
 			j.expireAt, j.finishedAt = time.Time{}, time.Time{}
 			j.availableAt = due
 			s.release(j)

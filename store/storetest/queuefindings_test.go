@@ -123,6 +123,7 @@ var queueFindings = map[string]map[string]string{
 		"Parking": "SettledJobsGoOn",
 	},
 	"HidesLostLeases": {
+		"Operator": "SettledAgainAfterARetryIsLost",
 		"StaleHolder": `
 			CompleteOfAJobLentAgainIsLost CompleteOfATakenBackJobIsLost CompleteOfAnothersJobIsLost
 			EndUnknownOfAJobLentAgainIsLost EndUnknownOfATakenBackJobIsLost EndUnknownOfAnothersJobIsLost
@@ -221,6 +222,7 @@ var queueFindings = map[string]map[string]string{
 		"Pause": "TargetsAreApart",
 	},
 	"RepeatedSettleIsLost": {
+		"Operator": "SettledAgainAfterARetryIsLost",
 		"Settle": `
 			CompleteAgainIsSafe EndUnknownAgainIsSafe FailAgainIsSafe GiveBackAgainIsSafe NoKindIsRefused
 			RetryAgainIsSafe`,

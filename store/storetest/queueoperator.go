@@ -69,6 +69,14 @@ func operatorRules() []rule {
 				k.wantState(r[i].ID, want)
 			}
 		}),
+		queueRule("SettledAgainAfterARetryIsLost", func(k *queueKit) {
+			r := k.enqueueOne("a")
+			got := k.claimOne("a")
+			k.settle(core.Settlement{Kind: core.Fail, Failure: refusal}, got)
+			k.retry(1, core.JobFilter{IDs: []string{r.ID}})
+			k.wantLost(k.trySettle(core.Settlement{Kind: core.Fail, Failure: refusal}, got), got)
+			k.wantState(r.ID, core.JobReady)
+		}),
 		queueRule("RetryMakesWaitingJobsDue", checkRetryOfWaiting),
 		queueRule("RetrySpreadsKeysInTheirOrder", func(k *queueKit) {
 			const n = 6
