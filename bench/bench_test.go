@@ -85,5 +85,5 @@ func TestTheQueueBenchMeasuresTenants(t *testing.T) {
 func TestABenchNamesWhatItNeeds(t *testing.T) {
 	t.Setenv("MONGODB_URL", "")
 	require.ErrorContains(t, run(t.Context(), []string{"log"}), "MONGODB_URL")
-	require.ErrorContains(t, run(t.Context(), nil), "log or latency")
+	require.ErrorContains(t, run(t.Context(), nil), "log, latency or queue")
 }

@@ -117,30 +117,35 @@ func (s *session) consume(ctx, work context.Context, messages <-chan amqp091.Del
 			}
 			take(m)
 		case <-ctx.Done():
-			// The broker stops sending; what it sent before is given back.
-			s.giveBack(messages)
+			s.stop(messages)
 			return
 		}
 	}
 }
 
-func (s *session) giveBack(messages <-chan amqp091.Delivery) {
-	cancelled := make(chan struct{})
+// stop lets the broker send no more. What it sent before and nobody handles is not
+// acknowledged: the end of the connection gives it back, all at once and in its
+// order, which one by one would not keep.
+func (s *session) stop(messages <-chan amqp091.Delivery) {
+	passed := make(chan struct{})
 	go func() {
-		defer close(cancelled)
-		for m := range messages {
-			_ = m.Nack(false, true) // if it fails the channel is gone, and the message comes again
+		defer close(passed)
+		for range messages {
+			continue
 		}
 	}()
 	_ = s.ch.Cancel(s.tag, false) // if it fails the channel has ended, and so do the messages
-	<-cancelled
+	<-passed
 }
 
 // settle handles one message and acknowledges it or gives it up; or gives it
 // back, and returns false. err is why it can't be handled, ErrStopped for one
-// that is only given back.
+// that is only given back: by the end of the connection where that is near.
 func (s *session) settle(ctx, work context.Context, m amqp091.Delivery, d consumer.Delivery, err error) (done bool) {
 	death, err := s.attempt(ctx, work, m, d, err)
+	if errors.Is(err, consumer.ErrStopped) && ctx.Err() != nil {
+		return false
+	}
 	if err == nil && death != nil {
 		err = s.bury(ctx, work, m, death)
 	}

@@ -212,8 +212,13 @@ func TestAJobIsFoundByItsNameWhateverTypeItsEventsIDHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, event := range []any{
-		"e-1", `{"a": 1}`, "7", int64(7), bson.NewObjectID(), uuidValue(uuid.New()), bson.Binary{Data: []byte("x")}, 7.5, true, price,
-		bson.DateTime(1), bson.Timestamp{T: 1, I: 2}, bson.D{{Key: "a", Value: int32(1)}, {Key: "b", Value: "x"}}, bson.MinKey{},
+		"e-1", `{"a": 1}`, "7", int64(7), bson.NewObjectID(), uuidValue(uuid.New()),
+		bson.Binary{Data: []byte("x")},
+		7.5, true, price,
+		bson.DateTime(1),
+		bson.Timestamp{T: 1, I: 2},
+		bson.D{{Key: "a", Value: int32(1)}, {Key: "b", Value: "x"}},
+		bson.MinKey{},
 	} {
 		_, id, err := bson.MarshalValue(bson.D{{Key: "log", Value: "outbox"}, {Key: "cursor", Value: "k/1"}, {Key: "event", Value: event}})
 		if err != nil {

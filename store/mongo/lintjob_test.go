@@ -14,8 +14,11 @@ func TestLintTellsOfJobsThatAreNotAsMeant(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, servicetest.Database(t), Config{})
 	least := bson.D{
-		{Key: "sink", Value: "mail"}, {Key: "state", Value: "ready"}, {Key: "rank", Value: 1},
-		{Key: "event_type", Value: "t"}, {Key: "payload", Value: "x"},
+		{Key: "sink", Value: "mail"},
+		{Key: "state", Value: "ready"},
+		{Key: "rank", Value: 1},
+		{Key: "event_type", Value: "t"},
+		{Key: "payload", Value: "x"},
 	}
 	later := time.Now().Add(time.Hour)
 	for _, tc := range []struct {

@@ -26,8 +26,13 @@ func TestClaimsHonourNotBeforeWithoutAvailableAt(t *testing.T) {
 			sink := "mail-" + name
 			foreign := func(id string, more ...bson.E) {
 				doc := append(bson.D{
-					{Key: "_id", Value: name + "-" + id}, {Key: "sink", Value: sink}, {Key: "state", Value: "ready"}, {Key: "rank", Value: 1},
-					{Key: "seq", Value: bson.Timestamp{}}, {Key: "event_type", Value: "t"}, {Key: "payload", Value: "x"},
+					{Key: "_id", Value: name + "-" + id},
+					{Key: "sink", Value: sink},
+					{Key: "state", Value: "ready"},
+					{Key: "rank", Value: 1},
+					{Key: "seq", Value: bson.Timestamp{}},
+					{Key: "event_type", Value: "t"},
+					{Key: "payload", Value: "x"},
 				}, more...)
 				if _, err := s.jobs.InsertOne(t.Context(), doc); err != nil {
 					t.Fatal(err)
