@@ -57,7 +57,7 @@ func newWorker(r *Relay, cfg *Worker) *worker {
 		tracer:  newWorkerTracer(r.cfg.TracerProvider, cfg),
 		outage:  trouble{log: log, begin: "the sink takes no jobs: waiting for it", end: "the sink takes jobs again"},
 	}
-	w.work = sync.NewCond(&w.mu)
+	w.work, w.room = sync.NewCond(&w.mu), make(chan struct{}, 1)
 	return w
 }
 
@@ -69,7 +69,7 @@ func (w *worker) run(ctx context.Context) error {
 	w.hand, w.limits = newHand(), newLimits(w.cfg.Rate, w.cfg.TenantRate)
 	w.gate = newGate(w.cfg.BatchJobs, w.cfg.OutageBackoff)
 	w.speed, w.began, w.notes = speed{}, make([]time.Time, w.cfg.Lanes), map[string]*note{}
-	w.room, w.claims = make(chan struct{}, 1), newClaims()
+	w.claims = newClaims()
 	w.alarmAt = time.Time{}
 	w.alarm = time.AfterFunc(time.Hour, w.ring)
 	w.delivering, w.stopCalls = context.WithCancel(context.WithoutCancel(ctx))
