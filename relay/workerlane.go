@@ -50,7 +50,9 @@ func (w *worker) pick(now time.Time) []*held {
 		return nil
 	}
 	if !w.gate.open(now, w.calls) {
-		w.wakeAt(w.gate.until)
+		if w.gate.until.After(now) { // else the end of the one call wakes
+			w.wakeAt(w.gate.until)
+		}
 		return nil
 	}
 	most, at := w.limits.most(now, w.gate.limit)
@@ -110,14 +112,18 @@ func (w *worker) call(lane int, jobs []*held) {
 	if len(mine) > 0 {
 		w.speed.saw(took, len(mine))
 	}
+	tried := w.gate.rounds > 0
 	out := w.judge(mine, results, time.Now())
 	for _, j := range gone {
 		out.settle(j, core.Settlement{Kind: core.GiveBack})
 	}
 	hurry := len(w.hand.jobs) == 0 && w.calls == 0
 	w.signalRoom()
-	if w.gate.rounds > 0 || !w.gate.until.IsZero() {
+	switch {
+	case w.gate.until.After(time.Now()):
 		w.wakeAt(w.gate.until)
+	case tried: // the others waited for this call
+		w.work.Broadcast()
 	}
 	w.mu.Unlock()
 

@@ -112,11 +112,13 @@ func (s *settler) run(ctx context.Context) int {
 			case <-timer.C:
 			}
 			timer.Stop()
-		case s.write(ctx, group):
-			waits = s.backoff.start()
 		default:
-			s.putBack(group)
-			sleep(ctx, waits.next())
+			if left := s.write(ctx, group); len(left) > 0 {
+				s.putBack(left)
+				sleep(ctx, waits.next())
+			} else {
+				waits = s.backoff.start()
+			}
 		}
 		if ctx.Err() != nil {
 			return s.unwritten()
@@ -155,8 +157,8 @@ func (s *settler) putBack(group []settled) {
 	s.pending = append(group, s.pending...)
 }
 
-// write writes a group, and tells whether nothing of it is left to write.
-func (s *settler) write(ctx context.Context, group []settled) bool {
+// write writes a group, and returns what is left of it to write.
+func (s *settler) write(ctx context.Context, group []settled) (left []settled) {
 	now := time.Now()
 	var late []*held
 	group = slices.DeleteFunc(group, func(one settled) bool {
@@ -168,7 +170,7 @@ func (s *settler) write(ctx context.Context, group []settled) bool {
 	})
 	s.leases.lose(late)
 	if len(group) == 0 {
-		return true
+		return nil
 	}
 	settlements := make([]core.Settlement, len(group))
 	for i := range group {
@@ -181,7 +183,7 @@ func (s *settler) write(ctx context.Context, group []settled) bool {
 		if ctx.Err() == nil {
 			s.store.failed(opSettle, err)
 		}
-		return false
+		return group
 	}
 	s.store.ok(opSettle)
 	crash.Here("relay.settled")
@@ -204,5 +206,5 @@ func (s *settler) write(ctx context.Context, group []settled) bool {
 			one.held.worker.wrote(ctx, one)
 		}
 	}
-	return true
+	return nil
 }
