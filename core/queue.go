@@ -26,7 +26,8 @@ type Queue interface {
 	// Settle writes what became of claimed jobs, in few round trips. lost are
 	// those whose lease had moved on: nothing was written for them. Settling
 	// again after an error is safe: a job that this lease has settled already,
-	// however, is left as it is and is not lost.
+	// however, is left as it is and is not lost, unless a person has retried it
+	// since it ended.
 	Settle(ctx context.Context, settlements []Settlement) (lost []*Claimed, err error)
 	// TakeBack makes jobs whose lease ended more than TakeBackGrace ago ready
 	// again, or ends them as the request says. A lease that ran out counts as a
