@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,7 +253,7 @@ func TestAJobThatKillsItsProcessFailsAndTheOthersDoNot(t *testing.T) {
 		ids := k.enqueue(jobs("j", 100)...)
 		killer := k.enqueue(job("killer"))[0]
 		late := k.enqueue(jobs("k", 100)...)
-		var p *process
+		var now atomic.Pointer[process]
 		kills := 0
 		for range 40 {
 			sink := newScript(t)
@@ -266,12 +267,13 @@ func TestAJobThatKillsItsProcessFailsAndTheOthersDoNot(t *testing.T) {
 				}
 				time.Sleep(50 * time.Millisecond)
 				if leases[0].Event.ID == "killer" {
-					p.line.sever()
+					now.Load().line.sever()
 					close(died)
 					<-ctx.Done()
 				}
 			}
-			p = k.process(sink)
+			p := k.process(sink)
+			now.Store(p)
 			select {
 			case <-died:
 				kills++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -323,15 +324,18 @@ func TestAnUndecodableJobIsSetAsideOnce(t *testing.T) {
 // spoiling is a queue of whose jobs some can't be decoded.
 type spoiling struct {
 	core.Queue
-	errs map[string]error
+	errs   map[string]error
+	healed atomic.Bool
 }
 
-func (q *spoiling) heal() { clear(q.errs) }
+func (q *spoiling) heal() { q.healed.Store(true) }
 
 func (q *spoiling) Claim(ctx context.Context, req core.ClaimRequest) ([]*core.Claimed, error) {
 	got, err := q.Queue.Claim(ctx, req)
 	for _, c := range got {
-		c.Err = q.errs[c.ID]
+		if !q.healed.Load() {
+			c.Err = q.errs[c.ID]
+		}
 	}
 	return got, err
 }

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func TestAWatchThatFailsBeginsAgain(t *testing.T) {
 		k.enqueue(job("a"))
 		pass(5 * time.Second)
 		between(t, "waited without a watch", k.sink.of("a")[0].at.Sub(began), 0, 1300*time.Millisecond)
-		q.sees = true
+		q.sees.Store(true)
 		pass(time.Minute)
 		began = time.Now()
 		k.enqueue(job("b"))
@@ -112,11 +113,11 @@ func TestAWatchThatFailsBeginsAgain(t *testing.T) {
 // blind is a queue whose watch fails.
 type blind struct {
 	core.Queue
-	sees bool
+	sees atomic.Bool
 }
 
 func (q *blind) Watch(ctx context.Context, wake func(core.Wake)) error {
-	if !q.sees {
+	if !q.sees.Load() {
 		return errDown
 	}
 	return q.Queue.Watch(ctx, wake)
