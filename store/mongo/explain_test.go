@@ -76,7 +76,7 @@ func TestEveryCauseIsToldInASentence(t *testing.T) {
 	m.ID, m.NotBefore = "m-1", time.Now().Add(time.Hour)
 	id := enqueue(t, s, m)[0].ID
 	tell("delayed", "m-1")
-	setJob(t, s, id, bson.D{{Key: "available_at", Value: bson.DateTime(0)}})
+	setJob(t, s, id, bson.D{{Key: "available_at", Value: bson.DateTime(0)}, {Key: "not_before", Value: bson.DateTime(0)}})
 	tell("due", "m-1")
 	pause := core.Pause{PauseTarget: core.PauseTarget{Scope: core.PauseSink, Name: "mail"}, For: time.Hour, By: "jo", Reason: "maintenance"}
 	if err := s.Pause(t.Context(), pause); err != nil {
@@ -110,7 +110,7 @@ func TestEveryCauseIsToldInASentence(t *testing.T) {
 	}
 	for _, code := range []string{
 		core.CauseDelivered, core.CausePredecessor, core.CausePaused, core.CauseLeased, core.CauseBackoff, core.CauseDelayed,
-		core.CauseFailed, core.CauseUnknown, core.CauseCursorStopped, core.CauseBehind, core.CauseDue,
+		core.CauseFailed, core.CauseUnknown, core.CauseCursorStopped, core.CauseBehind, core.CauseDue, core.CauseDiscarded,
 	} {
 		if !strings.Contains(got, "\n  "+code) {
 			t.Errorf("no case for the cause %s", code)
