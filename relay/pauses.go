@@ -18,7 +18,7 @@ const (
 	// store's clock says when, and this process's may be another.
 	pausesLook = 5 * time.Second
 	// pausesSeldom is how old it may be where the store tells of changes.
-	pausesSeldom = 15 * time.Second
+	pausesSeldom = DefaultJobPoll
 	// pausesTimeout bounds one question.
 	pausesTimeout = 5 * time.Second
 )

@@ -14,10 +14,12 @@ const (
 	// claimTimeout bounds a claim and the questions before it.
 	claimTimeout = 10 * time.Second
 	// wakeSpread is over how long processes spread what they do when a bell
-	// rings. One that got the jobs the last time comes first, within wakeFirst,
-	// so that the others find nothing to claim.
+	// rings. One that got the jobs the last time comes first, within wakeFirst, and
+	// those that found none after wakeOthers, so that nothing is left for them to
+	// claim.
 	wakeSpread = 50 * time.Millisecond
-	wakeFirst  = 5 * time.Millisecond
+	wakeFirst  = 2 * time.Millisecond
+	wakeOthers = 25 * time.Millisecond
 	// firstPoll is when it is looked again after there was work, if nothing
 	// tells of changes.
 	firstPoll = 50 * time.Millisecond
@@ -38,11 +40,21 @@ type claims struct {
 	tenants tenants
 	more    bool          // the last claim got all that it asked for
 	poll    time.Duration // how long to wait for a bell
-	first   bool          // this process got the jobs the last time it was woken
+	turn    turn          // when this process comes when a bell rings
+	rung    bool          // a bell made it look
 	full    int           // claims in a row that may have left out lower classes
 	lowest  int           // rank of the lowest class of the last claim
 	lower   int           // from which rank on the last claim for lower classes was
 }
+
+// turn is when a process comes among those that a bell wakes.
+type turn uint8
+
+const (
+	anyTurn   turn = iota // not known yet
+	firstTurn             // it got jobs the last time
+	laterTurn             // it found none
+)
 
 func newClaims() claims { return claims{poll: firstPoll} }
 
@@ -84,7 +96,8 @@ func (w *worker) claim(ctx context.Context) {
 		if want > 0 {
 			wait = sooner(next.Sub(now), wait)
 		}
-		if w.wait(ctx, bell, orForever(wait), want > 0) && sleep(ctx, w.wakeDelay()) {
+		w.claims.rung = w.wait(ctx, bell, orForever(wait), want > 0)
+		if w.claims.rung && sleep(ctx, w.wakeDelay()) {
 			next = time.Now()
 		}
 	}
@@ -125,13 +138,20 @@ func (w *worker) wait(ctx context.Context, bell *bell, d time.Duration, listen b
 	return false
 }
 
-// wakeDelay is how long this process waits when a bell rings.
+// wakeDelay is how long this process waits when a bell rings. Few of many come
+// early, so that the first has claimed before the next ones look.
 func (w *worker) wakeDelay() time.Duration {
-	if w.claims.first {
+	switch w.claims.turn {
+	case firstTurn:
 		return rand.N(wakeFirst)
+	case laterTurn:
+		return wakeOthers + rising(wakeSpread-wakeOthers)
 	}
-	return wakeFirst + rand.N(wakeSpread-wakeFirst)
+	return rising(wakeSpread)
 }
+
+// rising is a random time up to a limit, the later the more likely.
+func rising(limit time.Duration) time.Duration { return max(rand.N(limit), rand.N(limit)) }
 
 // want is how many jobs to claim, and after how long to ask again, zero if only
 // when something changes. It gives back what can't begin soon.
@@ -250,7 +270,9 @@ func (w *worker) due(ctx context.Context, names []string) (wait time.Duration, d
 	if some && in <= 0 {
 		return 0, true, nil
 	}
-	w.claims.first = false
+	if c := &w.claims; c.rung && c.turn == anyTurn {
+		c.turn = laterTurn // another process was first
+	}
 	return w.rest(in, some), false, nil
 }
 
@@ -259,6 +281,11 @@ func (w *worker) claimOf(ctx context.Context, want int, names []string, sure boo
 	c := &w.claims
 	req := core.ClaimRequest{
 		Sink: w.cfg.Sink, Max: want, Lease: w.cfg.Lease, Owner: w.relay.cfg.Owner, Tenants: names, FromRank: w.fromRank(sure),
+	}
+	if sure && want == 1 { // a claim of one may write before it looks
+		if wait, due, err := w.due(ctx, names); err != nil || !due {
+			return wait, err
+		}
 	}
 	began := time.Now()
 	jobs, err := w.relay.cfg.Queue.Claim(ctx, req)
@@ -275,9 +302,9 @@ func (w *worker) claimOf(ctx context.Context, want int, names []string, sure boo
 		c.more = true
 	}
 	if len(jobs) > 0 {
-		c.first, c.poll = true, firstPoll
+		c.turn, c.poll = firstTurn, firstPoll
 	} else { // others got them
-		c.first, c.poll = false, min(2*c.poll, w.relay.poll())
+		c.turn, c.poll = laterTurn, min(2*c.poll, w.relay.poll())
 	}
 	if len(jobs) >= soonAgain {
 		return 0, nil // others claimed beside it, or it was the last: look
