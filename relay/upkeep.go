@@ -18,7 +18,7 @@ const (
 	takeBackLimit = 1000
 )
 
-// takeBack looks for leases that ran out, each third of a lease. Every process
+// takeBack looks for leases that ran out, each third of a job's lease. Every process
 // of a queue does, also one that only runs routes: each takes back what is for
 // sinks that it knows, so that it can tell which of them must not repeat.
 func (r *Relay) takeBack(ctx context.Context) {
@@ -37,13 +37,17 @@ func (r *Relay) takeBack(ctx context.Context) {
 		}
 	}
 	every := core.DefaultJobLease
-	if len(r.routes) > 0 { // parked jobs are lent for as long as their cursor
-		every = min(every, r.cfg.CursorLease)
-	}
 	for i := range r.cfg.Workers {
 		every = min(every, r.cfg.Workers[i].Lease)
 	}
-	r.upkeep(ctx, every/3, opTakeBack, func(ctx context.Context) (again bool, err error) {
+	often := every
+	if len(r.routes) > 0 {
+		often = min(every, r.cfg.CursorLease)
+	}
+	looked := time.Now()
+	due := func() bool { return r.tookOver() || time.Since(looked) > every/3-often/6 }
+	r.upkeep(ctx, often/3, opTakeBack, due, func(ctx context.Context) (again bool, err error) {
+		looked = time.Now()
 		got, err := r.cfg.Queue.TakeBack(ctx, req)
 		r.jobMetrics.tookBack(got)
 		if got.Crashed+got.Unknown > 0 {
@@ -54,20 +58,35 @@ func (r *Relay) takeBack(ctx context.Context) {
 	})
 }
 
+// tookOver tells whether this process got a cursor so lately that jobs of it may
+// still be lent to a former holder, for as long as their cursor: they block their
+// keys, so it is looked more often.
+func (r *Relay) tookOver() bool {
+	for _, rt := range r.routes {
+		if since, holding := rt.holdingSince(); holding && time.Since(since) < 2*r.cfg.CursorLease+core.TakeBackGrace {
+			return true
+		}
+	}
+	return false
+}
+
 // cleanJobs removes failed jobs whose retention ended.
 func (r *Relay) cleanJobs(ctx context.Context) {
-	r.upkeep(ctx, r.cfg.CleanInterval, opCleanJobs, func(ctx context.Context) (bool, error) {
+	always := func() bool { return true }
+	r.upkeep(ctx, r.cfg.CleanInterval, opCleanJobs, always, func(ctx context.Context) (bool, error) {
 		removed, err := r.cfg.Queue.CleanJobs(ctx)
 		r.jobMetrics.cleanedJobs(removed)
 		return false, err
 	})
 }
 
-// upkeep does something from time to time, first after a part of that time, so
-// that processes that started together don't stay together.
-func (r *Relay) upkeep(ctx context.Context, every time.Duration, op string, do func(context.Context) (again bool, err error)) {
+// upkeep does something from time to time where it is due then. The times have
+// some jitter, so that processes that started together don't stay together.
+func (r *Relay) upkeep(
+	ctx context.Context, every time.Duration, op string, due func() bool, do func(context.Context) (again bool, err error),
+) {
 	for sleep(ctx, jitter(every)) {
-		for again := true; again && ctx.Err() == nil; {
+		for again := due(); again && ctx.Err() == nil; {
 			limited, cancel := context.WithTimeout(ctx, upkeepTimeout)
 			var err error
 			again, err = do(limited)
@@ -83,4 +102,11 @@ func (r *Relay) upkeep(ctx context.Context, every time.Duration, op string, do f
 			}
 		}
 	}
+}
+
+// holdingSince tells whether this process holds the cursor, and since when.
+func (rt *route) holdingSince() (time.Time, bool) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.since, rt.term != nil
 }
