@@ -66,15 +66,17 @@ func (p *pauses) refresh(ctx context.Context, within time.Duration) error {
 	if p.fresh(now, within) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, pausesTimeout)
+	limited, cancel := context.WithTimeout(ctx, pausesTimeout)
 	defer cancel()
 	p.mu.Lock()
 	p.asked = now // what is told from now on makes it stale again
 	p.mu.Unlock()
-	list, err := p.queue.Pauses(ctx)
+	list, err := p.queue.Pauses(limited)
 	if err != nil {
 		p.stale()
-		p.store.failed(opPauses, err)
+		if ctx.Err() == nil {
+			p.store.failed(opPauses, err)
+		}
 		return fmt.Errorf("asking what is paused: %w", err)
 	}
 	p.store.ok(opPauses)

@@ -26,6 +26,9 @@ const (
 	// soonAgain is from how many jobs on a claim that got fewer than it asked for
 	// is followed by another look at once.
 	soonAgain = 10
+	// mostSpread is over how many jobs claims are spread where others claim at the
+	// same time.
+	mostSpread = 4 * maxAhead
 	// lowerEvery is how many claims in a row may leave out the lower classes.
 	lowerEvery = 10
 	// suspectFrom is from how many redeliveries on a job may be what ends
@@ -44,6 +47,8 @@ type claims struct {
 	rung    bool          // a bell made it look
 	full    int           // claims in a row that may have left out lower classes
 	lowest  int           // rank of the lowest class of the last claim
+	less    bool          // the last claim got less than it asked for
+	spread  int           // over how many jobs claims are spread, see core.ClaimRequest
 	lower   int           // from which rank on the last claim for lower classes was
 }
 
@@ -268,6 +273,9 @@ func (w *worker) due(ctx context.Context, names []string) (wait time.Duration, d
 		return 0, false, err
 	}
 	if some && in <= 0 {
+		if w.claims.less { // others claim beside this one: don't pick the same
+			w.claims.spread = mostSpread
+		}
 		return 0, true, nil
 	}
 	if c := &w.claims; c.rung && c.turn == anyTurn {
@@ -287,6 +295,9 @@ func (w *worker) claimOf(ctx context.Context, want int, names []string, sure boo
 			return wait, err
 		}
 	}
+	if c.spread > 0 {
+		req.Spread = rand.N(c.spread)
+	}
 	began := time.Now()
 	jobs, err := w.relay.cfg.Queue.Claim(ctx, req)
 	if err != nil {
@@ -298,6 +309,10 @@ func (w *worker) claimOf(ctx context.Context, want int, names []string, sure boo
 	w.metrics.claimed(jobs)
 	w.got(jobs, req, time.Since(began))
 	c.more = len(jobs) == req.Max || req.FromRank > 0
+	c.less = len(jobs) < req.Max
+	if !c.less {
+		c.spread -= c.spread / 16
+	}
 	if names != nil && c.tenants.turn() {
 		c.more = true
 	}
