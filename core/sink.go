@@ -32,8 +32,9 @@ type Lease struct {
 }
 
 // Sink brings events to one destination. Deliver may be called by several
-// goroutines at once, never with two events of one key in two calls at the
-// same time.
+// goroutines at once, never with two events of one key and Route in two calls
+// at the same time. Jobs that were enqueued have no Route and no order: several
+// of one key may be in calls at the same time.
 //
 // The order rule: a call holds at most one event of a key, unless the sink
 // declares PrefixPerKey. Then, once an event of a key is not delivered, no

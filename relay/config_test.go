@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,47 @@ func TestEveryProblemOfAConfigurationIsNamedAtOnce(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("not named: %q in\n%v", want, err)
 		}
+	}
+}
+
+func TestEveryProblemOfAWorkerIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := relay.New(relay.Config{
+		Sinks:           map[string]core.Sink{"s": core.SinkFunc(nil)},
+		MaxRedeliveries: -1, JobPoll: -1,
+		Workers: []relay.Worker{
+			{},
+			{Sink: "missing", Lanes: -1, BatchJobs: -2, Timeout: -3, Lease: time.Millisecond, Rate: -1, TenantRate: math.Inf(1)},
+			{Sink: "s", Backoff: relay.Backoff{Initial: -1}, OutageBackoff: relay.Backoff{Max: -1}},
+			{Sink: "s", TypeBackoff: map[string]relay.Backoff{"t": {Initial: 2, Max: 1}}},
+		},
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{
+		"Workers need a Queue",
+		"MaxRedeliveries is -1",
+		"JobPoll is -1ns",
+		"Workers[0] has no Sink",
+		"Workers[1] (missing): Sinks does not hold its sink",
+		"Workers[1] (missing).Lanes is -1",
+		"Workers[1] (missing).BatchJobs is -2",
+		"Workers[1] (missing).Timeout is -3ns",
+		"Workers[1] (missing).Lease is 1ms: must be at least 1s",
+		"Workers[1] (missing).Rate is -1",
+		"Workers[1] (missing).TenantRate is +Inf",
+		"Workers[2] (s).Backoff.Initial is -1ns",
+		"Workers[2] (s).OutageBackoff.Max is -1ns",
+		`Workers[3] (s).TypeBackoff["t"].Max is 1ns, which is less than Initial`,
+		`Workers[3] is for sink "s" like Workers[2]`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("not named: %q in\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "Log is nil") {
+		t.Errorf("a log is asked for where there is no route: %v", err)
 	}
 }
 
