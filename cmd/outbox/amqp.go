@@ -113,7 +113,7 @@ func (o *amqpOptions) Validate(report config.Report) {
 			n, _ := strconv.Atoi(m[1]) // digits
 			at, problem = at+"["+strconv.Itoa(n-1)+"]", m[2]
 		}
-		report(at, templateProblem(problem, amqpTemplateFields...))
+		report(at, problem)
 	}
 }
 

@@ -87,7 +87,7 @@ routes:
 		t.Errorf("status %d", status)
 	}
 	for _, want := range []string{
-		"sinks.one.urls[0]: must begin with amqp://", "sinks.one.urls[1]: has parameters", "sinks.one.exchange: there is no .Nothing; a template may use .Type, ",
+		"sinks.one.urls[0]: must begin with amqp://", "sinks.one.urls[1]: has parameters", "sinks.one.exchange: makes no exchange of a sample event: there is no .Nothing; a template may use .Type, ",
 		"sinks.one.routing_key: is no template", "sinks.one.heartbeat: is 1.5s",
 		"sinks.one.tls: needs an address that begins with amqps://", "sinks.one.topology: has a binding",
 		"sinks.two.urls[0]: holds a character",

@@ -117,7 +117,7 @@ func TestConfigurationErrors(t *testing.T) {
 		"serialize":     {"database: shop", "database: shop, serialize_keys: true", "line 2: store.mongodb.serialize_keys: unknown key; known are: clock_slack, collection, database, fields, margin, poll_interval, polling, tls, uri"},
 		"polling":       {"database: shop", "database: shop, poling: true", "line 2: store.mongodb.poling: unknown key, did you mean \"polling\"?"},
 		"broker":        {"127.0.0.1:2", "u:c4n4ry@host", "line 4: sinks.events.brokers[0]: must be host:port, such as kafka-1.example.com:9092"},
-		"topic":         {"{{ .Type }}", "{{ .Typ }}", "line 4: sinks.events.topic: there is no .Typ; a template may use .Type, "},
+		"topic":         {"{{ .Type }}", "{{ .Typ }}", "line 4: sinks.events.topic: makes no topic of a sample event: there is no .Typ; a template may use .Type, "},
 		"form":          {"type: kafka", "type: kafka, form: xml", "line 4: sinks.events.form: must be one of cloudevents, debezium, bare"},
 		"acks":          {"type: kafka", "type: kafka, acks: none", "line 4: sinks.events.acks: must be one of all, leader"},
 		"sasl":          {"type: kafka", "type: kafka, sasl: {mechanism: plain}", "2 problems\n  line 4: sinks.events.sasl.username: is missing\n  line 4: sinks.events.sasl.password: is missing"},

@@ -70,7 +70,7 @@ func (o *kafkaOptions) Validate(report config.Report) {
 	}
 	for _, err := range eachOf(cfg.Validate()) {
 		field, problem, _ := strings.Cut(err.Error(), " ")
-		report(kafkaFields[field], templateProblem(problem, topicTemplateFields...))
+		report(kafkaFields[field], problem)
 	}
 }
 

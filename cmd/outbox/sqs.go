@@ -58,7 +58,7 @@ func (o *sqsOptions) Validate(report config.Report) {
 	}
 	for _, err := range eachOf(cfg.Validate()) {
 		field, problem, _ := strings.Cut(err.Error(), " ")
-		report(sqsFields[field], templateProblem(problem, topicTemplateFields...))
+		report(sqsFields[field], problem)
 	}
 }
 

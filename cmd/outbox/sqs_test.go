@@ -55,7 +55,7 @@ routes:
 	}
 	for _, want := range []string{
 		"sinks.one.queue: is no FIFO queue", "sinks.one.endpoint: must be a URL", "sinks.one.concurrency: must be at least 1",
-		"sinks.two.queue: there is no .Nothing; a template may use .Type, ", "sinks.two.binary: must be one of base64, reject", "sinks.three.queue: is missing",
+		"sinks.two.queue: makes no queue of a sample event: there is no .Nothing; a template may use .Type, ", "sinks.two.binary: must be one of base64, reject", "sinks.three.queue: is missing",
 	} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("%q is missing in\n%s", want, stderr)

@@ -113,10 +113,10 @@ func (c Config) Validate() error {
 	if f := c.Form; f != CloudEvents && f != Bare {
 		add("Form", "is %q: use %s or %s", f, CloudEvents, Bare)
 	}
-	if _, err := newName("exchange", c.Exchange, true); err != nil {
+	if _, err := newExchanges(c.Exchange); err != nil {
 		add("Exchange", "%v", err)
 	}
-	if _, err := newName("routing key", c.RoutingKey, false); err != nil {
+	if _, err := newRoutingKeys(c.RoutingKey); err != nil {
 		add("RoutingKey", "%v", err)
 	}
 	if c.Heartbeat < time.Second || c.Heartbeat > 300*time.Second || c.Heartbeat%time.Second != 0 {

@@ -27,7 +27,7 @@ func (s *Sink) message(l *core.Lease, scratch []wire.Header) (*message, []wire.H
 	if err != nil {
 		return nil, scratch, fmt.Errorf("naming the exchange: %w", err)
 	}
-	key, err := s.routingKey.of(l)
+	key, err := s.routingKey.Of(l)
 	if err != nil {
 		return nil, scratch, fmt.Errorf("making the routing key: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/calls"
+	"github.com/gooutbox/outbox/internal/naming"
 	"github.com/gooutbox/outbox/internal/wire"
 )
 
@@ -17,22 +19,19 @@ var ErrClosed = errors.New("the AMQP sink is closed")
 // Sink delivers to one RabbitMQ broker or cluster. Make it with New. Its methods
 // may be called by several goroutines at once.
 type Sink struct {
-	cfg                  Config
-	addrs                []address
-	exchange, routingKey *name
-	encoder              *wire.Encoder
+	cfg        Config
+	addrs      []address
+	exchange   exchanges
+	routingKey *naming.Template
+	encoder    *wire.Encoder
 	// bodyLimit is the broker's max_message_size, once it has named it.
 	bodyLimit atomic.Int64
 
-	closing context.Context
-	cut     context.CancelFunc
-	calls   sync.WaitGroup
-	ended   chan struct{} // closed when the last call has ended after Close
+	calls *calls.Calls
 	// dialing is held by the one that connects.
 	dialing chan struct{}
 
 	mu      sync.Mutex
-	closed  bool
 	current *session
 	// at is the address that worked last.
 	at int
@@ -53,7 +52,7 @@ func New(cfg Config) (*Sink, error) {
 	cfg = cfg.withDefaults()
 	s := &Sink{
 		cfg: cfg, encoder: wire.NewEncoder(cfg.Form, wire.AMQPPrefix, cfg.Source),
-		ended: make(chan struct{}), dialing: make(chan struct{}, 1),
+		calls: calls.New(), dialing: make(chan struct{}, 1),
 	}
 	for _, u := range cfg.URLs {
 		a, err := parseAddress(u)
@@ -63,13 +62,12 @@ func New(cfg Config) (*Sink, error) {
 		s.addrs = append(s.addrs, a)
 	}
 	var err error
-	if s.exchange, err = newName("exchange", cfg.Exchange, true); err != nil {
+	if s.exchange, err = newExchanges(cfg.Exchange); err != nil {
 		return nil, fmt.Errorf("configuring the AMQP sink: Exchange %w", err)
 	}
-	if s.routingKey, err = newName("routing key", cfg.RoutingKey, false); err != nil {
+	if s.routingKey, err = newRoutingKeys(cfg.RoutingKey); err != nil {
 		return nil, fmt.Errorf("configuring the AMQP sink: RoutingKey %w", err)
 	}
-	s.closing, s.cut = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -96,15 +94,14 @@ func (s *Sink) Deliver(ctx context.Context, leases []core.Lease) []core.Result {
 	if len(leases) == 0 {
 		return results
 	}
-	if !s.begin() {
+	ctx, done, ok := s.calls.Begin(ctx)
+	if !ok {
 		for i := range results {
 			results[i] = core.Result{Outcome: core.Unavailable, Err: ErrClosed}
 		}
 		return results
 	}
-	defer s.calls.Done()
-	ctx, cancel := s.within(ctx)
-	defer cancel()
+	defer done()
 	d := newDelivery(s, leases, results)
 	se, err := s.session(ctx)
 	if err != nil {
@@ -120,24 +117,6 @@ func (s *Sink) Deliver(ctx context.Context, leases []core.Lease) []core.Result {
 	}
 	d.finish()
 	return results
-}
-
-// begin counts a call, unless the sink is closed.
-func (s *Sink) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.calls.Add(1)
-	return true
-}
-
-// within returns a context that also ends when the sink is closed.
-func (s *Sink) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.closing, cancel)
-	return ctx, func() { stop(); cancel() }
 }
 
 // session returns the connection, or makes one. The error is marked.
@@ -182,12 +161,11 @@ func (s *Sink) alive() *session {
 // Check connects, logs in, declares the topology and, where the exchange is the
 // same for all events, makes sure that it exists.
 func (s *Sink) Check(ctx context.Context) error {
-	if !s.begin() {
+	ctx, done, ok := s.calls.Begin(ctx)
+	if !ok {
 		return ErrClosed
 	}
-	defer s.calls.Done()
-	ctx, cancel := s.within(ctx)
-	defer cancel()
+	defer done()
 	se, err := s.session(ctx)
 	if err != nil {
 		return err
@@ -195,8 +173,8 @@ func (s *Sink) Check(ctx context.Context) error {
 	if err := se.blocked(); err != nil {
 		return err
 	}
-	if s.exchange.fixed {
-		_, err = se.exchange(ctx, s.exchange.text)
+	if name, fixed := s.exchange.fixed(); fixed {
+		_, err = se.exchange(ctx, name)
 	}
 	return err
 }
@@ -205,28 +183,18 @@ func (s *Sink) Check(ctx context.Context) error {
 // waits for them, and ends the connection. Its error is that of ctx, if that
 // ended first; the calls end all the same.
 func (s *Sink) Close(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if first {
-		s.cut()
-		go func() {
-			defer close(s.ended)
-			s.calls.Wait()
-			s.mu.Lock()
-			se := s.current
-			s.mu.Unlock()
-			if se != nil {
-				se.close()
-			}
-		}()
+	if err := s.calls.Close(ctx, s.disconnect); err != nil {
+		return fmt.Errorf("closing the AMQP sink: %w", err)
 	}
-	select {
-	case <-s.ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("closing the AMQP sink: %w", ctx.Err())
+	return nil
+}
+
+func (s *Sink) disconnect() {
+	s.mu.Lock()
+	se := s.current
+	s.mu.Unlock()
+	if se != nil {
+		se.close()
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"text/template"
 
 	"github.com/gooutbox/outbox/core"
 )
@@ -89,7 +88,7 @@ func TestTopicComesFromTheTemplate(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 { // made, then remembered
-				topic, err := topics.of(&c.lease)
+				topic, err := topics.Of(&c.lease)
 				field, bad := errors.AsType[*core.FieldError](err)
 				if topic != c.topic || bad != (c.field != "") || bad && field.Field != c.field {
 					t.Errorf("topic %q, error %v; want %q, an error about %q", topic, err, c.topic, c.field)
@@ -114,72 +113,5 @@ func TestEventWithoutTopicFailsAlone(t *testing.T) {
 	}
 	if !strings.Contains(results[0].Err.Error(), "Type") {
 		t.Errorf("the reason doesn't name the field: %v", results[0].Err)
-	}
-}
-
-func TestTopicNamesThatAreRememberedAreBounded(t *testing.T) {
-	t.Parallel()
-	topics, err := newTopics(DefaultTopic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range maxTopicNames + 10 {
-		l := core.Lease{Event: core.Event{Type: fmt.Sprintf("type-%d", i)}}
-		if name, err := topics.of(&l); err != nil || name != l.Event.Type {
-			t.Fatal(name, err)
-		}
-	}
-	if n := len(topics.names); n > maxTopicNames {
-		t.Errorf("%d names are remembered", n)
-	}
-}
-
-// Fields of an event may be of any size: it may not come from this project's
-// own producer.
-func TestOnlyTopicsOfValidEventsAreRemembered(t *testing.T) {
-	t.Parallel()
-	huge := strings.Repeat("x", 1<<20)
-	for _, c := range []struct {
-		name, template string
-		event          core.Event
-		topic          string
-	}{
-		{"a huge name", DefaultTopic, core.Event{Type: huge}, ""},
-		{"a name over the limit", DefaultTopic, core.Event{Type: huge[:250]}, ""},
-		{"an illegal name", DefaultTopic, core.Event{Type: "no topic"}, ""},
-		{"a field that the name doesn't need", DefaultTopic, core.Event{Type: "t", Tenant: huge}, "t"},
-		{"a part of a field", "{{ slice .Type 0 3 }}", core.Event{Type: huge}, "xxx"},
-		{"a field in place of a name", "{{ required .Type .Tenant }}", core.Event{Type: huge}, ""},
-		{"an error of the template", "{{ slice .Type 1 3 | slice .Aggregate }}", core.Event{Type: huge, Aggregate: huge}, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			tmpl, err := template.New("topic").Funcs(template.FuncMap{"required": required}).Parse(c.template)
-			if err != nil {
-				t.Fatal(err)
-			}
-			topics := &topics{tmpl: tmpl, fields: "Type", names: map[topicFields]string{}}
-			name, err := topics.of(&core.Lease{Event: c.event})
-			if name != c.topic || (err == nil) != (c.topic != "") {
-				t.Errorf("topic %.20q (%.100v), want %q", name, err, c.topic)
-			}
-			if err != nil && len(err.Error()) > 400 {
-				t.Errorf("the reason has %d bytes", len(err.Error()))
-			}
-			if len(topics.names) != 0 {
-				t.Error("the name is remembered")
-			}
-		})
-	}
-}
-
-func TestTopicNameIsNotMadeBeyondItsLimit(t *testing.T) {
-	t.Parallel()
-	var w nameWriter
-	for range 300 {
-		_, _ = w.Write([]byte("xx"))
-	}
-	if n := len(w.name); n != maxNameBytes-1 {
-		t.Errorf("%d bytes were made, want %d", n, maxNameBytes-1)
 	}
 }

@@ -118,7 +118,7 @@ func (d *delivery) encode() []string {
 		if d.stopped(i) {
 			continue
 		}
-		name, err := d.s.topics.of(l)
+		name, err := d.s.topics.Of(l)
 		if err != nil {
 			d.fail(i, core.ResultOf("", core.MarkRejected(fmt.Errorf("naming the topic: %w", err))))
 			continue

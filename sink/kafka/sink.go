@@ -10,6 +10,8 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/calls"
+	"github.com/gooutbox/outbox/internal/naming"
 	"github.com/gooutbox/outbox/internal/wire"
 )
 
@@ -22,18 +24,13 @@ type Sink struct {
 	cfg         Config
 	acks        int16
 	compression protocol.Attributes
-	topics      *topics
+	topics      *naming.Template
 	encoder     *wire.Encoder
 	cluster     *cluster
 	// spare holds the memory of calls that have ended.
 	spare sync.Pool
 
-	closing context.Context
-	cut     context.CancelFunc
-	mu      sync.Mutex
-	closed  bool
-	calls   sync.WaitGroup
-	ended   chan struct{} // closed when the last call has ended after Close
+	calls *calls.Calls
 }
 
 var (
@@ -71,12 +68,11 @@ func New(cfg Config) (*Sink, error) {
 		cfg: cfg, acks: -1, compression: compressions[cfg.Compression], topics: names,
 		encoder: wire.NewEncoder(cfg.Form, wire.KafkaPrefix, cfg.Source),
 		cluster: newCluster(&cfg, &dialer{tls: cfg.TLS, sasl: mechanism, clientID: cfg.ClientID, largest: largestRequest}),
-		ended:   make(chan struct{}),
+		calls:   calls.New(),
 	}
 	if cfg.Acks == AcksLeader {
 		s.acks = 1
 	}
-	s.closing, s.cut = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -102,15 +98,14 @@ func (s *Sink) Deliver(ctx context.Context, leases []core.Lease) []core.Result {
 	if len(leases) == 0 {
 		return results
 	}
-	if !s.begin() {
+	ctx, done, ok := s.calls.Begin(ctx)
+	if !ok {
 		for i := range results {
 			results[i] = core.Result{Outcome: core.Unavailable, Err: ErrClosed}
 		}
 		return results
 	}
-	defer s.calls.Done()
-	ctx, cancel := s.within(ctx)
-	defer cancel()
+	defer done()
 	d, _ := s.spare.Get().(*delivery)
 	if d == nil {
 		d = &delivery{s: s}
@@ -140,36 +135,17 @@ func (s *Sink) keep(d *delivery) {
 	s.spare.Put(d)
 }
 
-// begin counts a call, unless the sink is closed.
-func (s *Sink) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.calls.Add(1)
-	return true
-}
-
-// within returns a context that also ends when the sink is closed.
-func (s *Sink) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.closing, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
 // Check connects and authenticates, and, where the topic is the same for all
 // events, makes sure that it exists and may be written to. With CreateTopics it
 // asks for the topic.
 func (s *Sink) Check(ctx context.Context) error {
-	if !s.begin() {
+	ctx, done, ok := s.calls.Begin(ctx)
+	if !ok {
 		return ErrClosed
 	}
-	defer s.calls.Done()
-	ctx, cancel := s.within(ctx)
-	defer cancel()
+	defer done()
 	names := []string{}
-	if fixed := s.topics.fixed(); fixed != "" {
+	if fixed := s.topics.Fixed(); fixed != "" {
 		names = append(names, fixed)
 	}
 	return s.cluster.check(ctx, names)
@@ -179,22 +155,8 @@ func (s *Sink) Check(ctx context.Context) error {
 // waits for them, and closes all connections. Its error is that of ctx, if that
 // ended first; the calls end all the same.
 func (s *Sink) Close(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if first {
-		s.cut()
-		go func() {
-			s.calls.Wait()
-			s.cluster.close()
-			close(s.ended)
-		}()
+	if err := s.calls.Close(ctx, s.cluster.close); err != nil {
+		return fmt.Errorf("closing the Kafka sink: %w", err)
 	}
-	select {
-	case <-s.ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("closing the Kafka sink: %w", ctx.Err())
-	}
+	return nil
 }

@@ -15,13 +15,12 @@ const checkName = "outbox-check"
 // queue is the same for all events, whether it exists. Whether messages may be
 // sent to it only the first one shows.
 func (s *Sink) Check(ctx context.Context) error {
-	if !s.begin() {
+	ctx, done, ok := s.calls.Begin(ctx)
+	if !ok {
 		return ErrClosed
 	}
-	defer s.calls.Done()
-	ctx, cancel := s.within(ctx)
-	defer cancel()
-	if place := s.queues.fixed(); place != "" {
+	defer done()
+	if place := s.queues.Fixed(); place != "" {
 		s.known.forget(place)
 		_, err := s.lookup(ctx, place, time.Time{})
 		return err

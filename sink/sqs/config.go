@@ -82,7 +82,7 @@ func (c Config) Validate() error {
 		add("Queue", "is empty: name the queue, or give its URL")
 	} else if names, err := newQueues(c.Queue); err != nil {
 		add("Queue", "%v", err)
-	} else if fixed := names.fixed(); c.FIFO && fixed != "" && !isFIFO(fixed) {
+	} else if fixed := names.Fixed(); c.FIFO && fixed != "" && !isFIFO(fixed) {
 		add("Queue", "is no FIFO queue, which FIFO asks for: its name doesn't end in %s", fifoSuffix)
 	}
 	if err := c.Form.Validate(); err != nil {

@@ -124,13 +124,13 @@ func (d *delivery) placeOf(lease int) (string, error) {
 	if size := l.Event.Size(); size > maxBatchBytes {
 		return "", &core.FieldError{Field: core.WholeEvent, Problem: "is too large for SQS", Size: size, Limit: maxBatchBytes}
 	}
-	place, err := d.s.queues.of(l)
+	place, err := d.s.queues.Of(l)
 	if err != nil {
 		return "", fmt.Errorf("naming the queue: %w", err)
 	}
 	if d.s.cfg.FIFO && !isFIFO(place) {
 		return "", fmt.Errorf("naming the queue: %w", &core.FieldError{
-			Field: d.s.queues.fields, Problem: fmt.Sprintf("makes %q, which is no FIFO queue: its name doesn't end in %s", nameOf(place), fifoSuffix),
+			Field: d.s.queues.Fields(), Problem: fmt.Sprintf("makes %q, which is no FIFO queue: its name doesn't end in %s", nameOf(place), fifoSuffix),
 		})
 	}
 	return place, nil
@@ -216,7 +216,7 @@ func (d *delivery) shutFor(place string) error {
 func (d *delivery) whyShut(place string) core.Result { return d.resultOf(d.shutFor(place), true) }
 
 func (d *delivery) resultOf(err error, alone bool) core.Result {
-	r := problemOf(err).result(err, alone, d.s.fixed)
+	r := problemOf(err).result(err, alone, d.s.queues.Fixed() != "")
 	if r.Outcome == core.Unknown {
 		r.Outcome = core.Unavailable // only a look-up was sent
 	}

@@ -70,7 +70,7 @@ func (d *delivery) send(ctx context.Context, batch []item) {
 		d.stop(q.place, err)
 	}
 	for _, it := range batch {
-		d.fail(it.lease, p.result(err, len(batch) == 1, d.s.fixed))
+		d.fail(it.lease, p.result(err, len(batch) == 1, d.s.queues.Fixed() != ""))
 	}
 }
 

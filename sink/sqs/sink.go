@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/calls"
+	"github.com/gooutbox/outbox/internal/naming"
 	"github.com/gooutbox/outbox/internal/wire"
 )
 
@@ -23,20 +24,13 @@ var ErrClosed = errors.New("the SQS sink is closed")
 type Sink struct {
 	cfg     Config
 	client  *awssqs.Client
-	queues  *queues
+	queues  *naming.Template
 	known   *directory
 	encoder *wire.Encoder
-	// fixed tells that all events go to one queue.
-	fixed bool
 	// idle ends connections that nobody uses.
 	idle func()
 
-	closing context.Context
-	cut     context.CancelFunc
-	mu      sync.Mutex
-	closed  bool
-	calls   sync.WaitGroup
-	ended   chan struct{} // closed when the last call has ended after Close
+	calls *calls.Calls
 }
 
 var (
@@ -64,14 +58,13 @@ func New(awsConfig aws.Config, cfg Config) (*Sink, error) {
 	}
 	client, idle := ownClient(awsConfig.HTTPClient)
 	s := &Sink{
-		cfg: cfg, queues: names, known: &directory{queues: map[string]*queue{}}, fixed: names.fixed() != "",
-		encoder: wire.NewEncoder(cfg.Form, wire.SQSPrefix, cfg.Source), idle: idle, ended: make(chan struct{}),
+		cfg: cfg, queues: names, known: &directory{queues: map[string]*queue{}},
+		encoder: wire.NewEncoder(cfg.Form, wire.SQSPrefix, cfg.Source), idle: idle, calls: calls.New(),
 		client: awssqs.NewFromConfig(awsConfig, func(o *awssqs.Options) {
 			o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
 			o.HTTPClient = client
 		}),
 	}
-	s.closing, s.cut = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -120,59 +113,26 @@ func (s *Sink) Deliver(ctx context.Context, leases []core.Lease) []core.Result {
 	if len(leases) == 0 {
 		return results
 	}
-	if !s.begin() {
+	ctx, done, ok := s.calls.Begin(ctx)
+	if !ok {
 		for i := range results {
 			results[i] = core.Result{Outcome: core.Unavailable, Err: ErrClosed}
 		}
 		return results
 	}
-	defer s.calls.Done()
-	ctx, cancel := s.within(ctx)
-	defer cancel()
+	defer done()
 	d := newDelivery(s, leases, results)
 	d.run(ctx)
 	d.finish()
 	return results
 }
 
-// begin counts a call, unless the sink is closed.
-func (s *Sink) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.calls.Add(1)
-	return true
-}
-
-// within returns a context that also ends when the sink is closed.
-func (s *Sink) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.closing, cancel)
-	return ctx, func() { stop(); cancel() }
-}
-
 // Close cuts off the calls that are under way, which then answer truthfully,
 // waits for them, and ends idle connections. Its error is that of ctx, if that
 // ended first; the calls end all the same.
 func (s *Sink) Close(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if first {
-		s.cut()
-		go func() {
-			s.calls.Wait()
-			s.idle()
-			close(s.ended)
-		}()
+	if err := s.calls.Close(ctx, s.idle); err != nil {
+		return fmt.Errorf("closing the SQS sink: %w", err)
 	}
-	select {
-	case <-s.ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("closing the SQS sink: %w", ctx.Err())
-	}
+	return nil
 }
