@@ -85,6 +85,7 @@ func (c *cast) stop(relay *trial.Relay) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 40*time.Second)
 	defer cancel()
+	require.NoError(c.t, relay.Await(ctx, trial.ActorUp)) // else SIGTERM ends it as any program
 	require.NoError(c.t, relay.Stop(ctx))
 }
 

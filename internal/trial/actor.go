@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// ActorUp is what an actor writes once SIGTERM stops it in good order.
+const ActorUp = "the actor is up"
+
 // Actor is the configuration of `tests/actor`: a relay whose one sink, "s",
 // writes what it is given to a file and answers as told. Actors that share the
 // file are processes with one destination: what stands in it came in this order.

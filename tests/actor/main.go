@@ -38,6 +38,7 @@ const sinkName = "s"
 func run(path string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	fmt.Fprintln(os.Stderr, trial.ActorUp)
 	a, err := trial.ReadActor(path)
 	if err != nil {
 		return err
