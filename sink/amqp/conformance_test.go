@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 		return sinktest.Destination{
 			Open: func(t testing.TB) core.Sink {
 				s, err := New(Config{
-					URLs:            []string{strings.Replace(broker.URL(), broker.Address(), b.listener.Addr().String(), 1)},
+					URLs:            []string{strings.Replace(broker.URL(), broker.Address(), b.Address(), 1)},
 					Exchange:        "{{ with .Tenant }}{{ . }}{{ else }}" + q.name + "{{ end }}",
 					MaxMessageBytes: 65_536,
 				})
@@ -85,14 +85,14 @@ func rejected() []func(*core.Event) {
 
 // steps are the questions of a sink to its broker, in their order. All but the
 // last are asked on a new connection only.
-func steps(b *breaker, sink func() *Sink) []sinktest.Step {
+func steps(b *servicetest.Breaker, sink func() *Sink) []sinktest.Step {
 	step := func(name string, ask, answer method, stores bool) sinktest.Step {
 		return sinktest.Step{Name: name, Stores: stores, Repeats: stores, Break: func(t testing.TB, when sinktest.When) func() bool {
 			if !stores {
-				b.cut()
+				b.Cut()
 				eventually(t, func() bool { return sink().alive() == nil })
 			}
-			return b.arm(when, ask, answer)
+			return b.Arm(when, ask.in, answer.in)
 		}}
 	}
 	return []sinktest.Step{

@@ -12,33 +12,47 @@ import (
 // The suite runs on a broker of its own, which it kills, starts again and
 // stops with a signal.
 func TestConformance(t *testing.T) {
-	broker := servicetest.StartKafka(t, services.KafkaConfig{HeapMB: 256})
+	b := newBreaker(t)
+	broker := servicetest.StartKafka(t, services.KafkaConfig{HeapMB: 256, Advertised: b.Address()})
+	b.To(broker.Brokers()[0])
 	sinktest.Run(t, sinktest.Harness{New: func(t testing.TB) sinktest.Destination {
 		topic := servicetest.TopicOn(t, broker.PlainBrokers(), 3, "max.message.bytes=65536")
+		later := topic + "-later"
+		topics := []string{topic}
+		var last *Sink
 		return sinktest.Destination{
 			Open: func(t testing.TB) core.Sink {
-				s, err := New(Config{Brokers: broker.Brokers(), Topic: "{{ with .Tenant }}{{ . }}{{ else }}" + topic + "{{ end }}"})
+				s, err := New(Config{Brokers: []string{b.Address()}, Topic: "{{ with .Tenant }}{{ . }}{{ else }}" + topic + "{{ end }}"})
 				if err != nil {
 					t.Fatal(err)
 				}
+				last = s
 				return s
 			},
 			Received: func(t testing.TB) []sinktest.Message {
 				var messages []sinktest.Message
-				for _, m := range readAll(t, broker.PlainBrokers(), topic) {
-					messages = append(messages, sinktest.Message{ID: header(m, "ce_id"), Key: string(m.Key), Payload: m.Value})
+				for _, name := range topics {
+					for _, m := range readAll(t, broker.PlainBrokers(), name) {
+						messages = append(messages, sinktest.Message{ID: header(m, "ce_id"), Key: string(m.Key), Payload: m.Value})
+					}
 				}
 				return messages
 			},
 			TooLarge: 70_000,
-			Spoil: []func(*core.Event){
-				func(e *core.Event) { e.Headers["ce_x"] = "1" },
-				func(e *core.Event) { e.ID = "" },
-				func(e *core.Event) { e.Tenant = "no topic!" },
+			Reject:   rejected(),
+			Spoil: append(rejected(),
 				func(e *core.Event) { e.Tenant = topic + "-missing" },
-				func(e *core.Event) { e.Payload = make([]byte, 70_000) },
-				func(e *core.Event) { e.Payload = make([]byte, largestRequest) },
+			),
+			Refuse: func(t testing.TB) (func(*core.Event), func()) {
+				return func(e *core.Event) { e.Tenant = later }, func() {
+					if err := services.CreateTopic(t.Context(), broker.PlainBrokers(), later, 1, nil); err != nil {
+						t.Fatal(err)
+					}
+					topics = append(topics, later)
+				}
 			},
+			RefusedApart: true,
+			Steps:        steps(b, func() { last.forget(topic) }),
 			Cut: func(t testing.TB) func() {
 				broker.Kill()
 				return func() {
@@ -59,4 +73,14 @@ func TestConformance(t *testing.T) {
 			},
 		}
 	}})
+}
+
+func rejected() []func(*core.Event) {
+	return []func(*core.Event){
+		func(e *core.Event) { e.Headers["ce_x"] = "1" },
+		func(e *core.Event) { e.ID = "" },
+		func(e *core.Event) { e.Tenant = "no topic!" },
+		func(e *core.Event) { e.Payload = make([]byte, 70_000) },
+		func(e *core.Event) { e.Payload = make([]byte, largestRequest) },
+	}
 }

@@ -39,6 +39,9 @@ type Destination struct {
 	// Refuse makes the destination refuse for now the events that spoil changed,
 	// until allow is called; from then on it takes them.
 	Refuse func(t testing.TB) (spoil func(*core.Event), allow func())
+	// RefusedApart tells that those arrive in another place, such as another
+	// topic, so that their order beside the rest of their key can't be read back.
+	RefusedApart bool
 	// Steps are what a sink does to bring events there, each of which can be
 	// broken. See CrashPoints.
 	Steps []Step
