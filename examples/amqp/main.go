@@ -4,82 +4,46 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"strings"
-	"syscall"
-	"time"
 
 	"github.com/rabbitmq/amqp091-go"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/examples/internal/example"
 	mongostore "github.com/gooutbox/outbox/store/mongo"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func main() { example.Main(run) }
 
 const invoices = 10
 
 // run writes what it does to out, and the count at the end.
 func run(ctx context.Context, out io.Writer) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := example.Limit(ctx)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "amqp-")
+	stage, err := example.Open("amqp", out)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	name := filepath.Base(dir) // database and exchange of its own each time
-	uri := cmp.Or(os.Getenv("MONGODB_URL"), "mongodb://127.0.0.1:27017/?replicaSet=rs0")
-	broker := cmp.Or(os.Getenv("AMQP_URL"), "amqp://guest:guest@127.0.0.1:5672/")
-
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	if err := produce(ctx, stage.DB); err != nil {
+		return err
+	}
+	if err := stage.Build(ctx, "cmd/outbox"); err != nil {
+		return err
+	}
+	stage.Set("EXCHANGE", stage.Name)
+	relay, err := stage.Relay(ctx, "examples/amqp")
 	if err != nil {
 		return err
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx)) //nolint:errcheck // the program ends
-	db := client.Database(name)
-	defer db.Drop(context.WithoutCancel(ctx)) //nolint:errcheck // so that another run finds the same
-	if err := produce(ctx, db); err != nil {
-		return err
-	}
-
-	const tool = "github.com/gooutbox/outbox/cmd/outbox"
-	if text, err := exec.CommandContext(ctx, "go", "build", "-o", dir+"/", tool).CombinedOutput(); err != nil {
-		return fmt.Errorf("building the relay: %w\n%s", err, text)
-	}
-	config, err := configFile()
-	if err != nil {
-		return err
-	}
-	relay := exec.CommandContext(ctx, filepath.Join(dir, "outbox"), "relay", "--config", config)
-	relay.Env = append(os.Environ(), "MONGODB_URL="+uri, "DATABASE="+name, "AMQP_URL="+broker, "EXCHANGE="+name)
-	relay.Stderr = os.Stderr
-	if err := relay.Start(); err != nil {
-		return err
-	}
-	err = consume(ctx, broker, name, out)
-	_ = relay.Process.Signal(syscall.SIGTERM)
-	return errors.Join(err, relay.Wait())
+	return errors.Join(consume(ctx, stage.Name, out), relay.Stop())
 }
 
 // produce writes each invoice and its event in one transaction.
@@ -108,26 +72,23 @@ func produce(ctx context.Context, db *mongo.Database) error {
 }
 
 // consume waits for the queue that the relay declares, and reads it.
-func consume(ctx context.Context, broker, exchange string, out io.Writer) error {
-	conn, err := amqp091.Dial(broker)
+func consume(ctx context.Context, exchange string, out io.Writer) error {
+	conn, err := amqp091.Dial(example.AMQPURL())
 	if err != nil {
 		return fmt.Errorf("connecting to the broker: %w", err)
 	}
 	defer conn.Close() //nolint:errcheck // the program ends
 	queue := exchange + ".billing"
 	var channel *amqp091.Channel
-	for {
+	err = example.Await(ctx, "the queue", func() (bool, error) {
 		if channel, err = conn.Channel(); err != nil {
-			return err
+			return false, err
 		}
-		if _, err = channel.QueueDeclarePassive(queue, true, false, false, false, nil); err == nil {
-			break
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the queue: %w", err)
-		}
+		_, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err == nil, nil // the relay has still to declare it
+	})
+	if err != nil {
+		return err
 	}
 	defer func() {
 		_, _ = channel.QueueDelete(queue, false, false, false)
@@ -154,14 +115,4 @@ func consume(ctx context.Context, broker, exchange string, out io.Writer) error 
 	}
 	_, err = fmt.Fprintf(out, "invoices=%d events=%d\n", invoices, len(seen))
 	return err
-}
-
-// configFile is the outbox.yaml beside this file, wherever in the repository the
-// program was started.
-func configFile() (string, error) {
-	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/gooutbox/outbox/examples/amqp").Output()
-	if err != nil {
-		return "", fmt.Errorf("looking for outbox.yaml: %w", err)
-	}
-	return filepath.Join(strings.TrimSpace(string(out)), "outbox.yaml"), nil
 }

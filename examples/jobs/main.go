@@ -4,35 +4,23 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/examples/internal/example"
 	"github.com/gooutbox/outbox/relay"
 	mongostore "github.com/gooutbox/outbox/store/mongo"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func main() { example.Main(run) }
 
 const accounts = 10
 
@@ -43,16 +31,15 @@ type account struct {
 }
 
 // run writes the count to out.
-func run(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+func run(ctx context.Context, out io.Writer) (err error) {
+	ctx, cancel := example.Limit(ctx)
 	defer cancel()
-	client, err := mongo.Connect(options.Client().ApplyURI(cmp.Or(os.Getenv("MONGODB_URL"), "mongodb://127.0.0.1:27017/?replicaSet=rs0")))
+	stage, err := example.Open("jobs", out)
 	if err != nil {
 		return err
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx)) //nolint:errcheck // the program ends
-	db := client.Database(fmt.Sprintf("jobs-%d", os.Getpid()))
-	defer db.Drop(context.WithoutCancel(ctx)) //nolint:errcheck // so that another run finds the same
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	db := stage.DB
 	store, err := mongostore.New(db, mongostore.Config{})
 	if err != nil {
 		return err
@@ -113,20 +100,12 @@ func work(ctx context.Context, store *mongostore.Store, mails *mailbox) (failed 
 		stop()
 		err = errors.Join(err, <-ended)
 	}()
-	for {
+	err = example.Await(ctx, "the jobs", func() (bool, error) {
 		stats, err := store.Stats(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if stats.Completed+stats.Failed == accounts {
-			return stats.Failed, nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return 0, fmt.Errorf("waiting for the jobs: %w", ctx.Err())
-		}
-	}
+		failed = stats.Failed
+		return stats.Completed+stats.Failed == accounts, err
+	})
+	return failed, err
 }
 
 // mailbox stands for a mail service. Its methods may be called by several

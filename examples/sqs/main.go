@@ -4,18 +4,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -24,70 +17,42 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/examples/internal/example"
 	mongostore "github.com/gooutbox/outbox/store/mongo"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func main() { example.Main(run) }
 
 const invoices = 10
 
 // run writes what it does to out, and the count at the end.
 func run(ctx context.Context, out io.Writer) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := example.Limit(ctx)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "sqs-")
+	stage, err := example.Open("sqs", out)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	name := filepath.Base(dir) // database and queue of its own each time
-	uri := cmp.Or(os.Getenv("MONGODB_URL"), "mongodb://127.0.0.1:27017/?replicaSet=rs0")
-
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
-	if err != nil {
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	if err := produce(ctx, stage.DB); err != nil {
 		return err
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx)) //nolint:errcheck // the program ends
-	db := client.Database(name)
-	defer db.Drop(context.WithoutCancel(ctx)) //nolint:errcheck // so that another run finds the same
-	if err := produce(ctx, db); err != nil {
-		return err
-	}
-
-	queue, err := openQueue(ctx, name+".fifo")
+	queue, err := openQueue(ctx, stage.Name+".fifo")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, queue.remove()) }()
-
-	const tool = "github.com/gooutbox/outbox/cmd/outbox"
-	if text, err := exec.CommandContext(ctx, "go", "build", "-o", dir+"/", tool).CombinedOutput(); err != nil {
-		return fmt.Errorf("building the relay: %w\n%s", err, text)
+	if err := stage.Build(ctx, "cmd/outbox"); err != nil {
+		return err
 	}
-	config, err := configFile()
+	stage.Set("QUEUE", stage.Name+".fifo")
+	relay, err := stage.Relay(ctx, "examples/sqs")
 	if err != nil {
 		return err
 	}
-	relay := exec.CommandContext(ctx, filepath.Join(dir, "outbox"), "relay", "--config", config)
-	relay.Env = append(os.Environ(), "MONGODB_URL="+uri, "DATABASE="+name, "QUEUE="+name+".fifo")
-	relay.Stderr = os.Stderr
-	if err := relay.Start(); err != nil {
-		return err
-	}
-	err = queue.consume(ctx, out)
-	_ = relay.Process.Signal(syscall.SIGTERM)
-	return errors.Join(err, relay.Wait())
+	return errors.Join(queue.consume(ctx, out), relay.Stop())
 }
 
 // produce writes each invoice and its event in one transaction.
@@ -177,14 +142,4 @@ func (q *fifo) consume(ctx context.Context, out io.Writer) error {
 func attribute(m *types.Message, name string) string {
 	value := m.MessageAttributes[name]
 	return aws.ToString(value.StringValue)
-}
-
-// configFile is the outbox.yaml beside this file, wherever in the repository the
-// program was started.
-func configFile() (string, error) {
-	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/gooutbox/outbox/examples/sqs").Output()
-	if err != nil {
-		return "", fmt.Errorf("looking for outbox.yaml: %w", err)
-	}
-	return filepath.Join(strings.TrimSpace(string(out)), "outbox.yaml"), nil
 }
