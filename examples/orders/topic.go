@@ -9,31 +9,42 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/gooutbox/outbox/examples/internal/example"
 )
 
 // topic is what Kafka holds of this run.
 type topic struct {
+	name   string
+	client *kafka.Client
 	reader *kafka.Reader
-	source string
+	// read is how many messages there are, repeats included.
+	read int64
 	// seen holds the types of each order's events in the order they came in,
 	// without repeats; ids are those of the events.
 	seen map[string][]string
 	ids  map[string]bool
 }
 
-func newTopic(e *example) *topic {
+func newTopic(database string) *topic {
+	brokers := example.KafkaBrokers()
 	return &topic{
+		name: database + ".order", client: &kafka.Client{Addr: kafka.TCP(brokers...)},
 		reader: kafka.NewReader(kafka.ReaderConfig{
-			Brokers: strings.Split(e.brokers, ","), Topic: "shop.order", Partition: 0, MaxWait: 100 * time.Millisecond,
+			Brokers: brokers, Topic: database + ".order", Partition: 0, MaxWait: 100 * time.Millisecond,
 		}),
-		source: "/outbox/" + e.database + "/outbox",
-		seen:   map[string][]string{}, ids: map[string]bool{},
+		seen: map[string][]string{}, ids: map[string]bool{},
 	}
 }
 
-func (t *topic) close() { _ = t.reader.Close() }
+// close removes the topics.
+func (t *topic) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err := t.client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{t.name, t.name + ".dead"}})
+	return errors.Join(t.reader.Close(), err)
+}
 
 // readAll reads until as many events came as the orders in the database tell.
 func (t *topic) readAll(ctx context.Context, db *mongo.Database) error {
@@ -45,17 +56,18 @@ func (t *topic) readAll(ctx context.Context, db *mongo.Database) error {
 		m, err := t.reader.ReadMessage(ctx)
 		switch {
 		case errors.Is(err, kafka.UnknownTopicOrPartition), errors.Is(err, kafka.LeaderNotAvailable):
-			time.Sleep(100 * time.Millisecond) // the relay has still to create it
+			time.Sleep(100 * time.Millisecond) // it has still to be created
 			continue
 		case err != nil:
 			return fmt.Errorf("reading from Kafka: %w", err)
 		}
+		t.read = m.Offset + 1
 		headers := map[string]string{}
 		for _, h := range m.Headers {
 			headers[h.Key] = string(h.Value)
 		}
-		if headers["ce_source"] != t.source || t.ids[headers["ce_id"]] {
-			continue // another run's, or a repeat
+		if t.ids[headers["ce_id"]] {
+			continue // a repeat
 		}
 		t.ids[headers["ce_id"]] = true
 		t.seen[string(m.Key)] = append(t.seen[string(m.Key)], headers["ce_type"])
@@ -63,7 +75,20 @@ func (t *topic) readAll(ctx context.Context, db *mongo.Database) error {
 	return nil
 }
 
-// check compares what came with the orders in the database, and counts on out.
+// awaitGroup waits until a consumer group has acknowledged all messages.
+func (t *topic) awaitGroup(ctx context.Context, group string) error {
+	return example.Await(ctx, "group "+group, func() (bool, error) {
+		answer, err := t.client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{t.name: {0}}})
+		if err != nil {
+			return false, fmt.Errorf("asking for the offset of group %s: %w", group, err)
+		}
+		at := answer.Topics[t.name]
+		return len(at) == 1 && at[0].Error == nil && at[0].CommittedOffset >= t.read, nil
+	})
+}
+
+// check compares what came, and what was counted, with the orders in the
+// database, and counts on out.
 func (t *topic) check(ctx context.Context, db *mongo.Database, out io.Writer) error {
 	orders, err := placed(ctx, db)
 	if err != nil {
@@ -80,32 +105,18 @@ func (t *topic) check(ctx context.Context, db *mongo.Database, out io.Writer) er
 		}
 	}
 	for id := range t.seen {
-		if !orders[id] {
+		if _, ok := orders[id]; !ok {
 			phantom++
 		}
 	}
-	fmt.Fprintf(out, "orders=%d events=%d missing=%d phantom=%d out_of_order=%d\n", len(orders), len(t.ids), missing, phantom, outOfOrder)
-	if missing+phantom+outOfOrder > 0 {
-		return errors.New("what Kafka holds differs from the orders in the database")
+	miscounted, err := compareSales(ctx, db, orders)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "orders=%d events=%d missing=%d phantom=%d out_of_order=%d miscounted=%d\n",
+		len(orders), len(t.ids), missing, phantom, outOfOrder, miscounted)
+	if missing+phantom+outOfOrder+miscounted > 0 {
+		return errors.New("what Kafka or the read model holds differs from the orders in the database")
 	}
 	return nil
-}
-
-// placed are the ids of the orders in the database; each has been paid.
-func placed(ctx context.Context, db *mongo.Database) (map[string]bool, error) {
-	cursor, err := db.Collection("orders").Find(ctx, bson.D{})
-	if err != nil {
-		return nil, fmt.Errorf("reading the orders: %w", err)
-	}
-	var docs []struct {
-		ID bson.ObjectID `bson:"_id"`
-	}
-	if err := cursor.All(ctx, &docs); err != nil {
-		return nil, fmt.Errorf("reading the orders: %w", err)
-	}
-	orders := make(map[string]bool, len(docs))
-	for _, d := range docs {
-		orders[d.ID.Hex()] = true
-	}
-	return orders, nil
 }

@@ -53,7 +53,8 @@ func AMQPURL() string {
 	return cmp.Or(os.Getenv("AMQP_URL"), "amqp://guest:guest@127.0.0.1:5672/")
 }
 
-// Stage is where one run of an example takes place.
+// Stage is where one run of an example takes place. Its methods may not be
+// called concurrently.
 type Stage struct {
 	// Name is different each time: of the database, and of whatever else is the
 	// run's own.
@@ -63,8 +64,9 @@ type Stage struct {
 	// Out takes what the programs print.
 	Out io.Writer
 
-	dir string
-	env []string
+	dir     string
+	env     []string
+	started []*Process
 }
 
 // Open makes a stage for an example. The caller must Close it.
@@ -91,8 +93,11 @@ func Limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, longest)
 }
 
-// Close removes all that Open made.
+// Close kills the programs that still run, and removes all that Open made.
 func (s *Stage) Close() error {
+	for _, p := range s.started {
+		p.Kill()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	return errors.Join(s.DB.Drop(ctx), s.DB.Client().Disconnect(ctx), os.RemoveAll(s.dir))
@@ -123,12 +128,13 @@ func (s *Stage) Command(ctx context.Context, program string, args ...string) *ex
 	return cmd
 }
 
-// Start starts a program that Build made. The caller must Stop or Kill it.
+// Start starts a program that Build made.
 func (s *Stage) Start(ctx context.Context, program string, args ...string) (*Process, error) {
 	p := &Process{cmd: s.Command(ctx, program, args...)}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)
 	}
+	s.started = append(s.started, p)
 	return p, nil
 }
 

@@ -11,6 +11,7 @@ import (
 type Process struct{ cmd *exec.Cmd }
 
 // Stop asks the program to end, waits for it, and returns an error if it failed.
+// Only one of Stop and Wait is called.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	if err := p.cmd.Wait(); err != nil {
@@ -19,10 +20,13 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Kill ends the program at once (SIGKILL), whatever it is at.
+// Kill ends the program at once (SIGKILL), whatever it is at, and does nothing
+// if it has ended.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait() // it was killed
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait() // it was killed
+	}
 }
 
 // Wait waits until the program has ended by itself, and tells whether a signal

@@ -36,13 +36,14 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Disconnect(context.WithoutCancel(ctx)) //nolint:errcheck // the program ends
-	store, err := mongostore.New(client.Database(cmp.Or(os.Getenv("DATABASE"), "shop")), mongostore.Config{})
+	database := cmp.Or(os.Getenv("DATABASE"), "shop")
+	store, err := mongostore.New(client.Database(database), mongostore.Config{})
 	if err != nil {
 		return err
 	}
 	sink, err := kafkasink.New(kafkasink.Config{
 		Brokers:      strings.Split(cmp.Or(os.Getenv("KAFKA_BROKERS"), "127.0.0.1:9092"), ","),
-		Topic:        "shop.{{ .Aggregate }}",
+		Topic:        database + ".{{ .Aggregate }}",
 		CreateTopics: true,
 	})
 	if err != nil {
