@@ -27,8 +27,8 @@ const (
 	// Unavailable: the destination as a whole takes nothing: no connection, no
 	// rights. No attempt is counted.
 	Unavailable
-	// Throttled: the destination asks to come back after Result.RetryAfter. No
-	// attempt is counted.
+	// Throttled: the destination asks to come back after Result.RetryAfter, with
+	// everything or with what Result.Throttles names. No attempt is counted.
 	Throttled
 	// Unknown: the event was sent and no answer came; it may have arrived.
 	Unknown
@@ -52,8 +52,22 @@ type Result struct {
 	// Err is the reason when the outcome is not Delivered. It must hold no
 	// secret: it is stored and logged.
 	Err error
-	// RetryAfter is how long to wait, with Throttled.
+	// RetryAfter is how long to wait, with Throttled. With Refused it is how long
+	// the event waits at least, such as one that was greylisted; 0 leaves that to
+	// the relay's backoff.
 	RetryAfter time.Duration
+	// Throttles is what the destination asks to spare, with Throttled: the tenant
+	// or domain that is named, while the rest goes on. The zero value, and any
+	// target without a name, is the sink as a whole; so is one of scope PauseSink,
+	// whatever its name.
+	Throttles PauseTarget
+}
+
+// ThrottlesAll tells whether the result, which is Throttled, is about the sink
+// as a whole.
+func (r *Result) ThrottlesAll() bool {
+	t := r.Throttles
+	return t.Name == "" || t.Scope != PauseTenant && t.Scope != PauseDomain
 }
 
 // ResultOf makes a Result from an error: nil is Delivered, an error marked by

@@ -76,3 +76,21 @@ func TestSinkFuncStopsWithItsContext(t *testing.T) {
 		t.Fatalf("%d calls, %v", calls, got)
 	}
 }
+
+func TestOnlyANamedTenantOrDomainIsLessThanTheSink(t *testing.T) {
+	t.Parallel()
+	for target, all := range map[core.PauseTarget]bool{
+		{}:                                           true,
+		{Scope: core.PauseSink}:                      true,
+		{Scope: core.PauseSink, Name: "mail"}:        true,
+		{Scope: core.PauseTenant}:                    true,
+		{Scope: "planet", Name: "mars"}:              true,
+		{Scope: core.PauseTenant, Name: "acme"}:      false,
+		{Scope: core.PauseDomain, Name: "a.example"}: false,
+	} {
+		r := core.Result{Outcome: core.Throttled, Throttles: target}
+		if r.ThrottlesAll() != all {
+			t.Errorf("%+v: %v", target, r.ThrottlesAll())
+		}
+	}
+}

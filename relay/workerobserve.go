@@ -2,8 +2,9 @@ package relay
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -11,37 +12,14 @@ import (
 	"github.com/gooutbox/outbox/core"
 )
 
-// statsEvery is how often the queue is counted at most, however often metrics
-// are collected.
-const statsEvery = 15 * time.Second
-
-// statsCache remembers the last counts of the queue.
-type statsCache struct {
-	mu    sync.Mutex
-	asked time.Time
-	stats core.Stats
-	known bool
-}
-
-// of asks the store, unless it did so lately, and tells whether the counts are
-// known.
-func (c *statsCache) of(ctx context.Context, admin core.Admin) (core.Stats, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); c.asked.IsZero() || now.Sub(c.asked) >= statsEvery {
-		stats, err := admin.Stats(ctx)
-		c.asked, c.stats, c.known = now, stats, err == nil
-	}
-	return c.stats, c.known
-}
-
 // observe registers the gauges of workers and queue, and returns what ends that.
 // The counts of the queue are told by each process, where its store can count.
 func (is *jobInstruments) observe(r *Relay) (stop func(), err error) {
-	var cache statsCache
+	var last answer[core.Stats]
+	stored := newStored(r.cfg.Sinks)
 	admin, counts := r.cfg.Queue.(core.Admin)
 	registration, err := is.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		ctx, cancel := context.WithTimeout(ctx, lagTimeout)
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		for _, w := range r.workers {
 			s := w.status()
@@ -51,8 +29,8 @@ func (is *jobInstruments) observe(r *Relay) (stop func(), err error) {
 		if !counts {
 			return nil
 		}
-		if stats, known := cache.of(ctx, admin); known {
-			is.observeStats(o, &stats)
+		if stats, known := last.of(func() (core.Stats, error) { return admin.Stats(ctx) }); known {
+			is.observeStats(o, &stats, stored.with(stats.Sinks))
 		}
 		return nil
 	}, is.ahead, is.jobsInFlight, is.pauses, is.byState, is.oldest)
@@ -62,16 +40,16 @@ func (is *jobInstruments) observe(r *Relay) (stop func(), err error) {
 	return func() { _ = registration.Unregister() }, nil
 }
 
-func (is *jobInstruments) observeStats(o metric.Observer, stats *core.Stats) {
-	pauses := map[core.PauseScope]int64{core.PauseSink: 0, core.PauseTenant: 0}
+func (is *jobInstruments) observeStats(o metric.Observer, stats *core.Stats, sinks []core.SinkStats) {
+	pauses := map[core.PauseScope]int64{core.PauseSink: 0, core.PauseTenant: 0, core.PauseDomain: 0}
 	for _, p := range stats.Pauses {
 		pauses[p.Scope]++
 	}
 	for scope, n := range pauses {
 		o.ObserveInt64(is.pauses, n, metric.WithAttributes(attribute.String("outbox.pause.scope", string(scope))))
 	}
-	for i := range stats.Sinks {
-		s := &stats.Sinks[i]
+	for i := range sinks {
+		s := &sinks[i]
 		sink := attribute.String("outbox.sink", s.Sink)
 		o.ObserveFloat64(is.oldest, s.OldestReady.Seconds(), metric.WithAttributes(sink))
 		for state, n := range map[string]int64{
@@ -80,4 +58,37 @@ func (is *jobInstruments) observeStats(o metric.Observer, stats *core.Stats) {
 			o.ObserveInt64(is.byState, n, metric.WithAttributes(sink, attribute.String("outbox.state", state)))
 		}
 	}
+}
+
+// stored are the sinks of which jobs are told: those of the configuration, and
+// those that jobs were seen of. One that has none any more has 0, so that what
+// watches the gauge sees it fall. Its methods may be called by several goroutines
+// at once.
+type stored struct {
+	mu    sync.Mutex
+	sinks map[string]bool
+}
+
+func newStored(sinks map[string]core.Sink) *stored {
+	s := &stored{sinks: map[string]bool{}}
+	for name := range sinks {
+		s.sinks[name] = true
+	}
+	return s
+}
+
+// with is what the store counted, completed by the sinks that have nothing.
+func (s *stored) with(counted []core.SinkStats) []core.SinkStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Clone(counted)
+	missing := maps.Clone(s.sinks)
+	for i := range counted {
+		s.sinks[counted[i].Sink] = true
+		delete(missing, counted[i].Sink)
+	}
+	for name := range missing {
+		all = append(all, core.SinkStats{Sink: name})
+	}
+	return all
 }

@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gooutbox/outbox/core"
 	"github.com/gooutbox/outbox/relay"
+	"github.com/gooutbox/outbox/store/memory"
 )
 
 func TestMetricsTellWhatBecameOfJobs(t *testing.T) {
@@ -65,6 +67,86 @@ func TestMetricsTellWhatBecameOfJobs(t *testing.T) {
 		if _, there := k.points(reader)["outbox.relay.jobs.ahead outbox.sink=s"]; there {
 			t.Error("gauges of a relay that has stopped")
 		}
+	})
+}
+
+func TestAStoreThatDidNotAnswerIsAskedAgainSoonAndNotAtEachCollection(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		reader := sdkmetric.NewManualReader()
+		k.append("a1")
+		k.enqueue(job("j"))
+		away := errors.New("away")
+		k.faults.set(away, memory.OpLag, memory.OpAdmin)
+		r := k.start(working(), func(c *relay.Config) {
+			c.Log, c.Routes = k.store, []relay.Route{{Name: "r", Sink: "s"}}
+			c.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+		})
+		const lag, stored = "outbox.relay.lag.events outbox.route=r outbox.sink=s", "outbox.relay.jobs.stored outbox.sink=s outbox.state=ready"
+		known := func() bool {
+			got := k.points(reader)
+			_, hasLag := got[lag]
+			_, hasStored := got[stored]
+			equal(t, "both or none", hasLag, hasStored)
+			return hasLag
+		}
+		equal(t, "told while the store is away", known(), false)
+		k.faults.set(nil, memory.OpLag, memory.OpAdmin)
+		pass(time.Second)
+		equal(t, "told a second after the first failure", known(), true)
+
+		pass(time.Minute)
+		k.faults.set(away, memory.OpLag, memory.OpAdmin)
+		before := k.faults.count(memory.OpLag)
+		for range 600 {
+			known()
+			pass(100 * time.Millisecond)
+		}
+		if n := k.faults.count(memory.OpLag) - before; n < 4 || n > 12 {
+			t.Errorf("in a minute of an outage, with 600 collections, the store was asked %d times", n)
+		}
+		k.faults.set(nil, memory.OpLag, memory.OpAdmin)
+		pass(20 * time.Second)
+		equal(t, "told after the outage", known(), true)
+		r.stop()
+	})
+}
+
+func TestGaugesOfStoredJobsFallToZeroAndStay(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		reader := sdkmetric.NewManualReader()
+		stray := job("stray")
+		stray.Sink = "nobody"
+		ids := k.enqueue(stray)
+		r := k.start(working(), func(c *relay.Config) {
+			c.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+		})
+		pass(time.Second)
+		check := func(nobody float64) {
+			t.Helper()
+			got := k.points(reader)
+			for _, state := range []string{"ready", "delayed", "active", "failed", "unknown"} {
+				want := 0.0
+				if state == "ready" {
+					want = nobody
+				}
+				for sink, want := range map[string]float64{"s": 0, "nobody": want} {
+					name := "outbox.relay.jobs.stored outbox.sink=" + sink + " outbox.state=" + state
+					if v, there := got[name]; !there || v != want {
+						t.Errorf("%s: got %v, there %v, want %v", name, v, there, want)
+					}
+				}
+			}
+			if _, there := got["outbox.relay.jobs.oldest outbox.sink=nobody"]; !there {
+				t.Error("the age of the oldest job vanished")
+			}
+		}
+		check(1)
+		if _, err := k.store.Discard(t.Context(), core.JobFilter{IDs: ids}, core.Act{By: "me"}); err != nil {
+			t.Fatal(err)
+		}
+		pass(20 * time.Second)
+		check(0)
+		r.stop()
 	})
 }
 
