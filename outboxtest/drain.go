@@ -32,8 +32,8 @@ const (
 // send events to some sinks only. Log and Queue are the store, and where no Logger
 // is given nothing is logged.
 //
-// What is not due yet, is paused, or waits behind a failed event that holds its
-// key stays, and is no error. The error tells what was left after DrainTimeout,
+// What is not due yet, is paused by an operator or without an end, or waits behind
+// a failed event that holds its key stays, and is no error. The error tells what was left after DrainTimeout,
 // or when ctx ended; the sink may be away for good. The store may be drained
 // again, and is not to be used by another relay meanwhile.
 func Drain(ctx context.Context, store *memory.Store, cfg relay.Config) error {
@@ -43,7 +43,8 @@ func Drain(ctx context.Context, store *memory.Store, cfg relay.Config) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, DrainTimeout)
 	defer cancel()
-	running, stop := context.WithCancel(limited)
+	// It goes on until what is left was looked at.
+	running, stop := context.WithCancel(context.WithoutCancel(limited))
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(running) }()
@@ -131,7 +132,8 @@ func leftOf(ctx context.Context, store *memory.Store, r *relay.Relay, cfg relay.
 	}
 	paused := func(j *core.JobInfo) bool {
 		return slices.ContainsFunc(pauses, func(p core.Pause) bool {
-			return p.Scope == core.PauseSink && p.Name == j.Sink || p.Scope == core.PauseTenant && p.Name == j.Tenant
+			return (p.By != "" || p.Until.IsZero()) && // else the sink asked for it, and it is over soon
+				(p.Scope == core.PauseSink && p.Name == j.Sink || p.Scope == core.PauseTenant && p.Name == j.Tenant)
 		})
 	}
 	held := map[[2]string]bool{}
@@ -158,20 +160,23 @@ func leftOf(ctx context.Context, store *memory.Store, r *relay.Relay, cfg relay.
 	return left, nil
 }
 
-// openJobs are the jobs that are to be delivered, and the failed ones.
+// openJobs are the jobs that are to be delivered, and the failed ones. They are
+// listed whatever their state: one that goes from one state to another is seen in
+// one of them.
 func openJobs(ctx context.Context, store *memory.Store) ([]core.JobInfo, error) {
 	var all []core.JobInfo
-	for _, state := range []core.JobState{core.JobReady, core.JobActive, core.JobFailed} {
-		for after := ""; ; {
-			jobs, next, err := store.Jobs(ctx, core.JobFilter{State: state}, after, 1000)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, jobs...)
-			if after = next; next == "" {
-				break
+	for after := ""; ; {
+		jobs, next, err := store.Jobs(ctx, core.JobFilter{All: true}, after, 1000)
+		if err != nil {
+			return nil, err
+		}
+		for i := range jobs {
+			if s := jobs[i].State; s == core.JobFailed || !s.Final() {
+				all = append(all, jobs[i])
 			}
 		}
+		if after = next; next == "" {
+			return all, nil
+		}
 	}
-	return all, nil
 }

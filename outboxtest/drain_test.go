@@ -80,6 +80,38 @@ func TestDrainLeavesWhatIsNotDue(t *testing.T) {
 	sink.AssertDelivered(t, outboxtest.Like(core.Event{AggregateID: "now"}))
 }
 
+func TestDrainWaitsAsLongAsADestinationAsks(t *testing.T) {
+	t.Parallel()
+	r := recorded(t, "event")
+	enqueue(t, r, core.Job{Sink: "events", Event: event("job")})
+	sink := outboxtest.NewSink().On(anything, outboxtest.Throttle("slowly", time.Millisecond), outboxtest.Throttle("slowly", time.Millisecond))
+	drain(t, r, to(sink))
+	if got := sink.Delivered(); len(got) != 2 {
+		t.Errorf("delivered: %+v", got)
+	}
+}
+
+func TestOnlyAPartOfADestinationMayAskToBeSpared(t *testing.T) {
+	t.Parallel()
+	r := recorded(t, "event")
+	spared, other := core.Job{Sink: "events", Event: event("spared")}, core.Job{Sink: "events", Event: event("other")}
+	spared.Tenant, other.Tenant = "acme", "globex"
+	enqueue(t, r, spared, other, core.Job{Sink: "events", Event: event("listed")})
+	acme := core.PauseTarget{Scope: core.PauseTenant, Name: "acme"}
+	sink := outboxtest.NewSink().
+		On(outboxtest.Like(core.Event{AggregateID: "spared"}), outboxtest.ThrottleOnly(acme, "quota", 50*time.Millisecond)).
+		On(outboxtest.Like(core.Event{AggregateID: "event"}), outboxtest.ThrottleOnly(acme, "quota", 50*time.Millisecond)).
+		On(outboxtest.Like(core.Event{AggregateID: "listed"}), outboxtest.RefuseFor("greylisted", 50*time.Millisecond))
+	began := time.Now()
+	drain(t, r, to(sink))
+	if got := sink.Delivered(); len(got) != 4 || got[0].Event.AggregateID != "other" {
+		t.Errorf("delivered: %+v", got)
+	}
+	if took := time.Since(began); took < 50*time.Millisecond {
+		t.Errorf("the sink was not left alone: %v", took)
+	}
+}
+
 func TestWhatFailsIsTheStores(t *testing.T) {
 	t.Parallel()
 	r := recorded(t, "a", "a", "b")

@@ -126,10 +126,25 @@ func Away(reason string) core.Result { return result(core.Unavailable, reason) }
 // Unsure is an event that was sent and not answered.
 func Unsure(reason string) core.Result { return result(core.Unknown, reason) }
 
+// RefuseFor is Refuse where the destination says for how long not to try again.
+// Drain waits so long.
+func RefuseFor(reason string, after time.Duration) core.Result {
+	r := result(core.Refused, reason)
+	r.RetryAfter = after
+	return r
+}
+
 // Throttle is a destination that asks to come back later. Drain waits so long.
 func Throttle(reason string, after time.Duration) core.Result {
 	r := result(core.Throttled, reason)
 	r.RetryAfter = after
+	return r
+}
+
+// ThrottleOnly is Throttle for a tenant or domain; the others go on.
+func ThrottleOnly(target core.PauseTarget, reason string, after time.Duration) core.Result {
+	r := Throttle(reason, after)
+	r.Throttles = target
 	return r
 }
 

@@ -76,6 +76,22 @@ func tallyOf(results []core.Result) (t tally) {
 	return t
 }
 
+// answersOf is tallyOf for the gate: where the sink throttles a part of what it
+// sends to, it has answered about the event, as with a refusal.
+func answersOf(results []core.Result) (t tally) {
+	for i := range results {
+		if r := &results[i]; throttlesPart(r) {
+			t[core.Refused]++
+		} else {
+			t[r.Outcome]++
+		}
+	}
+	return t
+}
+
+// throttlesPart tells whether the sink asks to spare a tenant or a domain.
+func throttlesPart(r *core.Result) bool { return r.Outcome == core.Throttled && !r.ThrottlesAll() }
+
 // passGate lets the gate see the outcomes of a call. It is called before the
 // single events are looked at. The lock is held.
 func (t *term) passGate(now time.Time, n tally) {

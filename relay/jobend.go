@@ -18,7 +18,7 @@ func (t *term) retry(j *job, r *core.Result, reason error) core.Settlement {
 		return t.fail(j, core.Failure{Code: core.CodeExhausted, Reason: reason.Error()})
 	}
 	how := core.Settlement{
-		Kind: core.Retry, Delay: t.route.cfg.Backoff.nth(n), Failure: core.Failure{Code: core.CodeRefused, Reason: reason.Error()},
+		Kind: core.Retry, Delay: max(t.route.cfg.Backoff.nth(n), r.RetryAfter), Failure: core.Failure{Code: core.CodeRefused, Reason: reason.Error()},
 	}
 	if mayHaveArrived(r) {
 		how.Failure.Code = core.CodeUnknown

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -178,7 +179,7 @@ func (t *term) lend(b *batch, claimed []*core.Claimed) (ends []ending) {
 
 // judgeJobs says what becomes of the jobs of a call.
 func (t *term) judgeJobs(b *batch, results []core.Result) []ending {
-	n := tallyOf(results)
+	n := answersOf(results)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.inFlight -= len(b.jobs)
@@ -225,6 +226,14 @@ func (t *term) judgeJob(j *job, r *core.Result, calledWith int, n tally, now tim
 		return t.fail(j, failureOf(r, reason))
 	case refusedForNow:
 		return t.retry(j, r, reason)
+	case spared:
+		how := core.Settlement{
+			Kind: core.Retry, Uncounted: true, Delay: cmp.Or(r.RetryAfter, t.route.cfg.OutageBackoff.Initial),
+			Failure: core.Failure{Code: core.CodeUnavailable, Reason: reason.Error()},
+		}
+		j.reason = reason.Error()
+		t.tellBlocked(j.key, &j.claimed.Lease.Event, reason, how.Delay)
+		return how
 	case blameless, blamelessAll:
 		j.postponed++
 		delay := t.route.cfg.Backoff.nth(j.postponed)

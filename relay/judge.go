@@ -16,6 +16,9 @@ const (
 	blameless
 	// blamelessAll: as blameless, but no other event got through either.
 	blamelessAll
+	// spared: the sink throttles a part that the event belongs to. It waits as long
+	// as the sink asks, without a counted attempt.
+	spared
 	// refusedForNow: an attempt is counted.
 	refusedForNow
 	// failedForGood: it is not tried again.
@@ -57,6 +60,9 @@ func (t *term) judge(s *tries, r *core.Result, calledWith int, n tally, now time
 		s.alone = s.alone || s.asked && t.passes > s.passes
 		t.shutGate(now, reasonOf(r))
 	case core.Throttled:
+		if throttlesPart(r) {
+			return spared
+		}
 		t.throttle(now, r)
 	default: // NotAttempted, also where a sink forgot to answer
 		switch {

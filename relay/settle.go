@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -10,7 +11,7 @@ import (
 
 // settle applies what the sink answered.
 func (t *term) settle(b *batch, results []core.Result) {
-	n := tallyOf(results)
+	n := answersOf(results)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.calls--
@@ -90,11 +91,13 @@ func (t *term) settleFailed(k *key, r *core.Result, calledWith int, n tally, now
 		s.attempts++
 		t.setAside(k, failureOf(r, reason))
 	case refusedForNow:
-		t.refuse(k, s, reason, now)
+		t.refuse(k, s, reason, now, r.RetryAfter)
+	case spared:
+		t.spare(k, s, reason, now, cmp.Or(r.RetryAfter, t.route.cfg.OutageBackoff.Initial))
 	case blameless:
-		t.postpone(k, s, reason, now)
+		t.postpone(k, s, reason, now, 0)
 	case blamelessAll: // it may be the sink: be there when it is back
-		t.postpone(k, s, reason, now)
+		t.postpone(k, s, reason, now, 0)
 		t.hasten(k, now.Add(t.route.cfg.OutageBackoff.Max))
 	case notItsTurn:
 		t.resume(k)
@@ -102,29 +105,43 @@ func (t *term) settleFailed(k *key, r *core.Result, calledWith int, n tally, now
 }
 
 // refuse counts an attempt of the key's head. It is parked with its key's
-// followers; without a queue it lets the key wait in memory, so that its order is
+// followers for the backoff, or for a time that the sink asked for if that is
+// longer; without a queue it lets the key wait in memory, so that its order is
 // kept and the others go on. The lock is held.
-func (t *term) refuse(k *key, s *slot, reason error, now time.Time) {
+func (t *term) refuse(k *key, s *slot, reason error, now time.Time, least time.Duration) {
 	s.attempts++
 	switch {
 	case !t.canPark():
-		t.postpone(k, s, reason, now)
+		t.postpone(k, s, reason, now, least)
 	case s.attempts >= t.route.cfg.MaxAttempts:
 		t.setAside(k, core.Failure{Code: core.CodeExhausted, Reason: reason.Error()})
 	default:
-		delay := t.route.cfg.Backoff.nth(s.attempts)
-		t.tellBlocked(k, &s.entry.Event, reason, delay)
-		l := t.divert(k)
-		t.line(l, park{
-			state: core.JobReady, delay: delay, failure: core.Failure{Code: core.CodeRefused, Reason: reason.Error()},
-		})
-		t.follow(k)
+		t.parkHead(k, s, reason, max(t.route.cfg.Backoff.nth(s.attempts), least), core.CodeRefused)
 	}
 }
 
-// postpone lets the key wait, each time longer; where it has parked jobs it is
-// parked behind them instead. The lock is held.
-func (t *term) postpone(k *key, s *slot, reason error, now time.Time) {
+// parkHead parks the key's head, to be tried after a time, and its followers
+// behind it. The lock is held.
+func (t *term) parkHead(k *key, s *slot, reason error, delay time.Duration, code string) {
+	t.tellBlocked(k, &s.entry.Event, reason, delay)
+	t.line(t.divert(k), park{state: core.JobReady, delay: delay, failure: core.Failure{Code: code, Reason: reason.Error()}})
+	t.follow(k)
+}
+
+// spare lets the key wait as long as the sink asks for a part of what it sends
+// to: as after a refusal, so that the position gets on, but without a counted
+// attempt. Other keys of that part are found by their own tries. The lock is held.
+func (t *term) spare(k *key, s *slot, reason error, now time.Time, after time.Duration) {
+	if t.canPark() {
+		t.parkHead(k, s, reason, after, core.CodeUnavailable)
+		return
+	}
+	t.postpone(k, s, reason, now, after)
+}
+
+// postpone lets the key wait, each time longer, and at least for a time; where it
+// has parked jobs it is parked behind them instead. The lock is held.
+func (t *term) postpone(k *key, s *slot, reason error, now time.Time, least time.Duration) {
 	if k.line != nil {
 		t.follow(k)
 		return
@@ -132,7 +149,7 @@ func (t *term) postpone(k *key, s *slot, reason error, now time.Time) {
 	if k.wait == nil {
 		k.wait = &wait{waits: t.route.cfg.Backoff.start(), place: -1}
 	}
-	delay := k.wait.waits.next()
+	delay := max(k.wait.waits.next(), least)
 	k.wait.reason = reason
 	t.tellBlocked(k, &s.entry.Event, reason, delay)
 	t.keys.postpone(k, now.Add(delay))

@@ -41,8 +41,9 @@ type worker struct {
 	inFlight int         // jobs in them
 	passes   uint64      // calls that delivered something
 	notes    map[string]*note
-	suspects int         // jobs at hand that may be what ends processes
-	alarm    *time.Timer // wakes lanes when a wait is over
+	spared   map[core.PauseTarget]time.Time // until when, of what the sink throttles
+	suspects int                            // jobs at hand that may be what ends processes
+	alarm    *time.Timer                    // wakes lanes when a wait is over
 	alarmAt  time.Time
 
 	claims claims
@@ -69,6 +70,7 @@ func (w *worker) run(ctx context.Context) error {
 	w.hand, w.limits = newHand(), newLimits(w.cfg.Rate, w.cfg.TenantRate)
 	w.gate = newGate(w.cfg.BatchJobs, w.cfg.OutageBackoff)
 	w.speed, w.began, w.notes = speed{}, make([]time.Time, w.cfg.Lanes), map[string]*note{}
+	w.spared = map[core.PauseTarget]time.Time{}
 	w.claims = newClaims()
 	w.alarmAt = time.Time{}
 	w.alarm = time.AfterFunc(time.Hour, w.ring)
@@ -200,35 +202,3 @@ func (w *worker) wrote(ctx context.Context, one *settled) {
 }
 
 func (s *settled) job() *core.Claimed { return s.held.job }
-
-// pauseSink lets the whole fleet wait, as the sink asked. Where that can't be
-// written, this worker waits alone.
-func (w *worker) pauseSink(after time.Duration, reason error) {
-	target := core.PauseTarget{Scope: core.PauseSink, Name: w.cfg.Sink}
-	if one, paused := w.relay.pauses.sink(w.cfg.Sink); paused && (one.By != "" || one.Until.IsZero()) {
-		return // an operator's
-	}
-	ctx, cancel := context.WithTimeout(w.delivering, pausesTimeout)
-	defer cancel()
-	err := w.relay.cfg.Queue.Pause(ctx, core.Pause{PauseTarget: target, For: after, Reason: reason.Error()})
-	if err == nil {
-		w.relay.pauses.stale()
-		err = w.relay.pauses.refresh(ctx, pausesFresh)
-	}
-	if err != nil {
-		if w.delivering.Err() == nil {
-			w.relay.jobStore.failed(opPause, err)
-		}
-		return
-	}
-	w.relay.jobStore.ok(opPause)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.gate.rounds == 0 {
-		w.gate.until = time.Time{} // the pause rules from now on
-	}
-	w.signalRoom()
-	w.work.Broadcast()
-}
-
-const opPause = "pausing the sink"

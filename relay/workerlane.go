@@ -130,6 +130,9 @@ func (w *worker) call(lane int, jobs []*held) {
 	if out.pause > 0 {
 		w.pauseSink(out.pause, out.reason)
 	}
+	if len(out.spare) > 0 {
+		w.pauseParts(out.spare)
+	}
 	w.relay.settler.add(out.settled, hurry)
 }
 

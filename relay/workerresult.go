@@ -13,6 +13,8 @@ type verdict struct {
 	// why.
 	pause  time.Duration
 	reason error
+	// spare are the pauses of parts that the sink asked for.
+	spare []core.Pause
 }
 
 func (v *verdict) settle(j *held, s core.Settlement) {
@@ -68,7 +70,7 @@ func (w *worker) suspectAll(jobs []*held) {
 // judge decides what becomes of the jobs of a call. Those that were not
 // attempted may go back into the hand. The lock is held.
 func (w *worker) judge(jobs []*held, results []core.Result, now time.Time) (v verdict) {
-	n := tallyOf(results)
+	n := answersOf(results)
 	w.passGate(now, n)
 	for i, j := range jobs {
 		r := &results[i]
@@ -84,7 +86,7 @@ func (w *worker) judge(jobs []*held, results []core.Result, now time.Time) (v ve
 			if mayHaveArrived(r) {
 				code = core.CodeUnknown
 			}
-			v.settle(j, w.refuse(j, code, reasonOf(r)))
+			v.settle(j, w.refuse(j, code, r))
 		case core.Unknown:
 			v.settle(j, w.unanswered(j, core.CodeUnknown, r, n))
 		case core.Unavailable:
@@ -93,7 +95,11 @@ func (w *worker) judge(jobs []*held, results []core.Result, now time.Time) (v ve
 			}
 			v.settle(j, w.unanswered(j, core.CodeUnavailable, r, n))
 		case core.Throttled:
-			w.throttle(now, j, r, &v)
+			if throttlesPart(r) {
+				w.spare(now, j, r, &v)
+			} else {
+				w.throttle(now, j, r, &v)
+			}
 		default: // NotAttempted, also where a sink forgot to answer
 			w.notAttempted(now, j, r, n, &v)
 		}
@@ -101,18 +107,19 @@ func (w *worker) judge(jobs []*held, results []core.Result, now time.Time) (v ve
 	return v
 }
 
-// refuse counts an attempt: the job is tried again, or given up.
-func (w *worker) refuse(j *held, code string, reason error) core.Settlement {
+// refuse counts an attempt: the job is tried again after its backoff, or after the
+// time that the sink asked for if that is longer, or given up.
+func (w *worker) refuse(j *held, code string, r *core.Result) core.Settlement {
 	most := j.job.MaxAttempts
 	if most <= 0 {
 		most = core.DefaultMaxAttempts
 	}
 	if j.job.Lease.Attempt >= most {
 		delete(w.notes, j.job.ID)
-		return core.Settlement{Kind: core.Fail, Failure: failure(core.CodeExhausted, reason)}
+		return core.Settlement{Kind: core.Fail, Failure: failure(core.CodeExhausted, reasonOf(r))}
 	}
 	return core.Settlement{
-		Kind: core.Retry, Failure: failure(code, reason), Delay: w.backoffOf(j).nth(j.job.Lease.Attempt),
+		Kind: core.Retry, Failure: failure(code, reasonOf(r)), Delay: max(w.backoffOf(j).nth(j.job.Lease.Attempt), r.RetryAfter),
 	}
 }
 
@@ -131,7 +138,7 @@ func (w *worker) unanswered(j *held, code string, r *core.Result, n tally) core.
 	if passed {
 		note.alone = true
 		if note.suspects++; note.suspects >= timesSuspect {
-			return w.refuse(j, code, reasonOf(r))
+			return w.refuse(j, code, r)
 		}
 	}
 	delay := w.backoffOf(j).nth(note.unanswered)
@@ -150,22 +157,6 @@ func (w *worker) unanswered(j *held, code string, r *core.Result, n tally) core.
 func (w *worker) othersPassed(j *held) bool {
 	n := w.notes[j.job.ID]
 	return n != nil && w.passes > n.passes
-}
-
-// throttle lets the whole fleet wait as long as the sink asks. The lock is held.
-func (w *worker) throttle(now time.Time, j *held, r *core.Result, v *verdict) {
-	after := r.RetryAfter
-	if after <= 0 {
-		after = w.cfg.OutageBackoff.Initial
-	}
-	if after > v.pause {
-		v.pause, v.reason = after, reasonOf(r)
-	}
-	w.gate.throttle(now, after) // until a pause is in force, see pauseSink
-	w.outage.failed(opThrottle, reasonOf(r), "retry_in", after)
-	v.settle(j, core.Settlement{
-		Kind: core.Retry, Uncounted: true, Failure: failure(core.CodeUnavailable, reasonOf(r)), Delay: min(after, pausesFresh),
-	})
 }
 
 // notAttempted is for a job of which nothing was sent. The lock is held.
