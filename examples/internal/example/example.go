@@ -24,7 +24,7 @@ import (
 const module = "github.com/gooutbox/outbox/"
 
 // longest is how long an example may take.
-const longest = 5 * time.Minute
+const longest = 10 * time.Minute
 
 // Main runs an example until it ends, or SIGTERM or SIGINT ends it. An error is
 // status 1.
@@ -131,8 +131,8 @@ func (s *Stage) Command(ctx context.Context, program string, args ...string) *ex
 // Start starts a program that Build made.
 func (s *Stage) Start(ctx context.Context, program string, args ...string) (*Process, error) {
 	p := &Process{cmd: s.Command(ctx, program, args...)}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", program, err)
+	if err := p.start(); err != nil {
+		return nil, err
 	}
 	s.started = append(s.started, p)
 	return p, nil

@@ -6,35 +6,54 @@ import (
 	"syscall"
 )
 
-// Process is a program that runs beside the example. Its methods may not be
-// called concurrently.
-type Process struct{ cmd *exec.Cmd }
+// Process is a program that runs beside the example. Its methods may be called
+// by several goroutines at once.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+}
 
-// Stop asks the program to end, waits for it, and returns an error if it failed.
-// Only one of Stop and Wait is called.
-func (p *Process) Stop() error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("running %s: %w", p.cmd, err)
+func (p *Process) start() error {
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", p.cmd, err)
 	}
+	p.done = make(chan struct{})
+	go func() {
+		if err := p.cmd.Wait(); err != nil {
+			p.err = fmt.Errorf("running %s: %w", p.cmd, err)
+		}
+		close(p.done)
+	}()
 	return nil
 }
 
-// Kill ends the program at once (SIGKILL), whatever it is at, and does nothing
-// if it has ended.
-func (p *Process) Kill() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait() // it was killed
-	}
+// Stop asks the program to end, waits for it, and returns an error if it failed.
+func (p *Process) Stop() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // or it has ended
+	<-p.done
+	return p.err
 }
 
-// Wait waits until the program has ended by itself, and tells whether a signal
-// killed it; any other failure is an error.
-func (p *Process) Wait() (killed bool, err error) {
-	err = p.cmd.Wait()
-	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return status.Signal() == syscall.SIGKILL, nil
+// Kill ends the program at once (SIGKILL), whatever it is at.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // or it has ended
+	<-p.done
+}
+
+// Killed tells whether the program has ended by SIGKILL. If it has ended
+// otherwise, that is an error.
+func (p *Process) Killed() (bool, error) {
+	select {
+	case <-p.done:
+	default:
+		return false, nil
 	}
-	return false, err
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL {
+		return true, nil
+	}
+	if p.err != nil {
+		return false, p.err
+	}
+	return false, fmt.Errorf("running %s: it has ended", p.cmd)
 }
