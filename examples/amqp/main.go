@@ -79,14 +79,7 @@ func consume(ctx context.Context, exchange string, out io.Writer) error {
 	}
 	defer conn.Close() //nolint:errcheck // the program ends
 	queue := exchange + ".billing"
-	var channel *amqp091.Channel
-	err = example.Await(ctx, "the queue", func() (bool, error) {
-		if channel, err = conn.Channel(); err != nil {
-			return false, err
-		}
-		_, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return err == nil, nil // the relay has still to declare it
-	})
+	channel, err := example.AwaitQueue(ctx, conn, queue)
 	if err != nil {
 		return err
 	}
