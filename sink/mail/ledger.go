@@ -50,7 +50,7 @@ type Ledger interface {
 	//
 	// Reserving writes StepRedelivered, if req.Redelivered and TakeUnknown didn't,
 	// and StepAttempt; sets Hash, Message-ID and the other fields from the
-	// request; makes RecipientRejected and RecipientSuppressed pending again when
+	// request, except that an empty one leaves what is there; makes RecipientRejected and RecipientSuppressed pending again when
 	// the state was StateRefused; adds recipients of the request that the record
 	// lacks as pending; and clears ExpireAt.
 	Reserve(ctx context.Context, req ReserveRequest) (Reservation, error)
