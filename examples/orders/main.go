@@ -61,7 +61,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 			return err
 		}
 	}
-	if err := awaitSales(ctx, stage.DB, len(events.ids)); err != nil {
+	if err := awaitSales(ctx, stage.DB, events.Count()); err != nil {
 		return err
 	}
 	if err := errors.Join(repeat(ctx, stage, events), consumer.Stop()); err != nil {

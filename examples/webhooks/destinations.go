@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/rabbitmq/amqp091-go"
-	"github.com/segmentio/kafka-go"
 
 	"github.com/gooutbox/outbox/examples/internal/example"
 )
@@ -18,41 +16,14 @@ type counts struct{ kafka, amqp int }
 // readBoth reads until both have what they must get: Kafka all, RabbitMQ the
 // half of them that its route matches.
 func readBoth(ctx context.Context, stage *example.Stage) (counts, error) {
-	inKafka, err := readKafka(ctx, stage.Name+".payments")
-	if err != nil {
-		return counts{}, err
+	topic := example.OpenTopic(stage.Name + ".payments")
+	for topic.Count() < webhooks {
+		if _, err := topic.Next(ctx); err != nil {
+			return counts{}, errors.Join(err, topic.Close())
+		}
 	}
 	inAMQP, err := readAMQP(ctx, stage.Name)
-	if err != nil {
-		return counts{}, err
-	}
-	return counts{len(inKafka), len(inAMQP)}, nil
-}
-
-// readKafka reads all webhooks, and removes the topic.
-func readKafka(ctx context.Context, topic string) (seen map[string]bool, err error) {
-	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: example.KafkaBrokers(), Topic: topic, MaxWait: 100 * time.Millisecond})
-	defer func() {
-		client := &kafka.Client{Addr: kafka.TCP(example.KafkaBrokers()...)}
-		_, failure := client.DeleteTopics(context.WithoutCancel(ctx), &kafka.DeleteTopicsRequest{Topics: []string{topic}})
-		err = errors.Join(err, reader.Close(), failure)
-	}()
-	for seen = map[string]bool{}; len(seen) < webhooks; {
-		m, err := reader.ReadMessage(ctx)
-		switch {
-		case errors.Is(err, kafka.UnknownTopicOrPartition), errors.Is(err, kafka.LeaderNotAvailable):
-			time.Sleep(100 * time.Millisecond) // it has still to be created
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("reading Kafka after %d webhooks: %w", len(seen), err)
-		}
-		for _, h := range m.Headers {
-			if h.Key == "ce_id" {
-				seen[string(h.Value)] = true
-			}
-		}
-	}
-	return seen, nil
+	return counts{topic.Count(), len(inAMQP)}, errors.Join(err, topic.Close())
 }
 
 // readAMQP reads the webhooks about money, and removes queue and exchange.

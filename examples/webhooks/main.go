@@ -94,9 +94,8 @@ type provider struct {
 func (p *provider) send(ctx context.Context, n int) error {
 	body := fmt.Appendf(nil, `{"id":"wh-%d","type":%q,"payment":"pay-%d"}`, n, types[n%len(types)], n/len(types))
 	if n%10 == 0 {
-		status, err := p.post(ctx, []byte("another key"), body)
-		if err != nil || status != http.StatusUnauthorized {
-			return fmt.Errorf("sending a forged webhook: status %d, %w", status, err)
+		if err := p.post(ctx, []byte("another key"), body, http.StatusUnauthorized); err != nil {
+			return fmt.Errorf("sending a forged webhook: %w", err)
 		}
 		p.refused++
 	}
@@ -105,19 +104,20 @@ func (p *provider) send(ctx context.Context, n int) error {
 		times = 2
 	}
 	for range times {
-		if status, err := p.post(ctx, p.key, body); err != nil || status != http.StatusOK {
-			return fmt.Errorf("sending webhook %d: status %d, %w", n, status, err)
+		if err := p.post(ctx, p.key, body, http.StatusOK); err != nil {
+			return fmt.Errorf("sending webhook %d: %w", n, err)
 		}
 	}
 	p.accepted++
 	return nil
 }
 
-// post sends a body until there is an answer that means something.
-func (p *provider) post(ctx context.Context, key, body []byte) (status int, err error) {
+// post sends a body until there is an answer that means something; it must be
+// the one that is wanted.
+func (p *provider) post(ctx context.Context, key, body []byte, want int) error {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(body)
-	err = example.Await(ctx, "the endpoint", func() (bool, error) {
+	return example.Await(ctx, "the endpoint", func() (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 		if err != nil {
 			return false, err
@@ -128,8 +128,9 @@ func (p *provider) post(ctx context.Context, key, body []byte) (status int, err 
 			return false, nil //nolint:nilerr // the endpoint is away: again
 		}
 		defer response.Body.Close() //nolint:errcheck // it was read or isn't needed
-		status = response.StatusCode
-		return status < http.StatusInternalServerError, nil
+		if response.StatusCode != want && response.StatusCode < http.StatusInternalServerError {
+			return false, fmt.Errorf("it answers %s", response.Status)
+		}
+		return response.StatusCode == want, nil
 	})
-	return status, err
 }

@@ -123,12 +123,7 @@ func HaveAWS() bool { return inCache("moto-" + motoVersion) }
 // fetches them when they aren't there yet.
 func motoPackages(ctx context.Context, python string) (string, error) {
 	dir, err := cached(ctx, "moto-"+motoVersion, func(ctx context.Context, dir string) error {
-		progress("fetching moto %s, an emulator of AWS", motoVersion)
-		return retry(ctx, func() error {
-			_, err := output(ctx, python, "-m", "pip", "install", "-q", "--no-cache-dir", "--disable-pip-version-check",
-				"--target", dir, "moto[server,sqs]=="+motoVersion)
-			return err
-		})
+		return pip(ctx, python, dir, "moto[server,sqs]=="+motoVersion)
 	})
 	if err != nil {
 		return "", fmt.Errorf("fetching moto: %w", err)
