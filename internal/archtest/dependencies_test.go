@@ -18,6 +18,8 @@ var (
 	telemetry   = []string{"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "github.com/prometheus/"}
 	program     = []string{"github.com/spf13/", "go.yaml.in/", "github.com/goccy/go-yaml", module + "/internal/config", module + "/cmd/"}
 	tests       = []string{"testing", "github.com/stretchr/testify", "go.uber.org/goleak", module + "/internal/services", module + "/internal/servicetest", module + "/internal/trial"}
+	embedded    = []string{"modernc.org/", module + "/store/sqlite"}
+	fakeKafka   = []string{"github.com/twmb/franz-go"}
 	stores      = []string{module + "/store/"}
 	sinks       = []string{module + "/sink/"}
 )
@@ -34,6 +36,7 @@ var rules = []rule{
 	{"relay", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, sinks}},
 	{"store/mongo", [][]string{kafkaClient, aws, rabbitMQ, telemetry, program, tests, sinks, {module + "/store/memory", module + "/relay"}}},
 	{"store/memory", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, sinks, {module + "/store/mongo", module + "/relay"}}},
+	{"store/sqlite", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, sinks, {module + "/store/mongo", module + "/store/memory", module + "/relay"}}},
 	{"sink/kafka", [][]string{mongoDriver, aws, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", "github.com/twmb/franz-go"}}},
 	{"sink/amqp", [][]string{mongoDriver, kafkaClient, aws, telemetry, program, tests, stores, {module + "/relay", module + "/sink/kafka", module + "/sink/sqs"}}},
 	{"sink/sqs", [][]string{mongoDriver, kafkaClient, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", module + "/sink/kafka", module + "/sink/amqp"}}},
@@ -70,6 +73,25 @@ func TestDependenciesPointInwards(t *testing.T) {
 	}
 }
 
+// TestTheFirstRunCostsNobodyElseAnything: SQLite comes only with its own store, a
+// broker inside the process with none of the library's packages.
+func TestTheFirstRunCostsNobodyElseAnything(t *testing.T) {
+	t.Parallel()
+	for _, rule := range rules {
+		t.Run(strings.ReplaceAll(rule.pkg, "/", "_"), func(t *testing.T) {
+			t.Parallel()
+			if rule.pkg == "cmd/outbox" {
+				return // a program of its own, which wires everything
+			}
+			for _, path := range deps(t, "./"+rule.pkg) {
+				if of(fakeKafka, path) || rule.pkg != "store/sqlite" && of(embedded, path) {
+					t.Errorf("%s links %s", rule.pkg, path)
+				}
+			}
+		})
+	}
+}
+
 // TestEachPackageHasItsRule fails for a store or sink that was added without
 // one.
 func TestEachPackageHasItsRule(t *testing.T) {
@@ -94,6 +116,7 @@ func TestFamiliesAreSpelledRight(t *testing.T) {
 		family []string
 	}{
 		{"store/mongo", mongoDriver},
+		{"store/sqlite", embedded},
 		{"sink/kafka", kafkaClient},
 		{"sink/sqs", aws},
 		{"sink/amqp", rabbitMQ},

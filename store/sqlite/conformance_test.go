@@ -20,8 +20,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
 		New: func(t *testing.T) storetest.Store {
 			s := suiteStore{newStore(t, filepath.Join(t.TempDir(), "shop.db"), Config{}), &atomic.Bool{}}
-			_, err := s.writes.ExecContext(t.Context(), "CREATE TABLE counters (key TEXT PRIMARY KEY, n INTEGER)")
-			require.NoError(t, err)
+			require.NoError(t, exec(t.Context(), s.Store, "CREATE TABLE counters (key TEXT PRIMARY KEY, n INTEGER)"))
 			return s
 		},
 		Second: func(t *testing.T, s storetest.Store) storetest.Store { return another(t, s, 0) },
@@ -96,16 +95,20 @@ func (s suiteStore) Enqueue(ctx context.Context, jobs ...core.Job) ([]core.Recei
 
 // unchecked writes what the tables' own checks refuse.
 func unchecked(ctx context.Context, s *Store, query string, args ...any) error {
-	conn, err := s.writes.Conn(ctx)
+	db, err := sql.Open("sqlite", DSN(s.path)+"&_pragma=ignore_check_constraints(1)")
 	if err != nil {
 		return err
 	}
-	_, err = conn.ExecContext(ctx, "PRAGMA ignore_check_constraints = 1")
-	if err == nil {
-		_, err = conn.ExecContext(ctx, query, args...)
-	}
-	_, back := conn.ExecContext(ctx, "PRAGMA ignore_check_constraints = 0")
-	return errors.Join(err, back, conn.Close())
+	_, err = db.ExecContext(ctx, query, args...)
+	return errors.Join(err, db.Close())
+}
+
+// exec runs statements in one transaction of the store's.
+func exec(ctx context.Context, s *Store, query string, args ...any) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	})
 }
 
 func suitePut(ctx context.Context, store storetest.Store, docs ...storetest.Document) error {
@@ -153,7 +156,7 @@ func suiteFailed(ctx context.Context, store storetest.Store, cursor string) ([]s
 // breakRead takes a table away, so that a Read that waits fails at once and any
 // other when it looks next. That Read brings it back.
 func breakRead(ctx context.Context, s suiteStore) error {
-	if _, err := s.writes.ExecContext(ctx, "ALTER TABLE outbox_cursors RENAME TO outbox_cursors_away"); err != nil {
+	if err := exec(ctx, s.Store, "ALTER TABLE outbox_cursors RENAME TO outbox_cursors_away"); err != nil {
 		return err
 	}
 	s.broken.Store(true)
@@ -177,8 +180,7 @@ type suiteCursor struct {
 func (c suiteCursor) Read(ctx context.Context, limit core.ReadLimit) (core.Batch, error) {
 	batch, err := c.Cursor.Read(ctx, limit)
 	if err != nil && c.store.broken.CompareAndSwap(true, false) {
-		_, back := c.store.writes.ExecContext(ctx, "ALTER TABLE outbox_cursors_away RENAME TO outbox_cursors")
-		err = errors.Join(err, back)
+		err = errors.Join(err, exec(ctx, c.store.Store, "ALTER TABLE outbox_cursors_away RENAME TO outbox_cursors"))
 	}
 	return batch, err
 }
@@ -187,12 +189,8 @@ func (c suiteCursor) Read(ctx context.Context, limit core.ReadLimit) (core.Batch
 // the beginning stay so.
 func suiteElapse(ctx context.Context, store storetest.Store, d time.Duration) error {
 	s := store.(suiteStore).Store
-	ms := d.Milliseconds()
-	if _, err := s.writes.ExecContext(ctx, `UPDATE outbox_jobs SET enqueued_at = enqueued_at - ?1, claimed_at = claimed_at - ?1,
+	return exec(ctx, s, `UPDATE outbox_jobs SET enqueued_at = enqueued_at - ?1, claimed_at = claimed_at - ?1,
 		available_at = CASE available_at WHEN 0 THEN 0 ELSE available_at - ?1 END, lease_until = lease_until - ?1,
-		failed_at = failed_at - ?1, finished_at = finished_at - ?1, expire_at = expire_at - ?1`, ms); err != nil {
-		return err
-	}
-	_, err := s.writes.ExecContext(ctx, "UPDATE outbox_pauses SET paused_until = paused_until - ?", ms)
-	return err
+		failed_at = failed_at - ?1, finished_at = finished_at - ?1, expire_at = expire_at - ?1;
+		UPDATE outbox_pauses SET paused_until = paused_until - ?1`, d.Milliseconds())
 }

@@ -44,7 +44,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err := s.useWAL(ctx); err != nil {
 		return err
 	}
-	tx, err := s.writes.BeginTx(ctx, nil)
+	tx, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}

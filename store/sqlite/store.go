@@ -51,6 +51,10 @@ var (
 // for changes.
 const readers = 4
 
+// askAgain is how long the writer lets SQLite wait for another process before it
+// asks again itself.
+const askAgain = 20 * time.Millisecond
+
 // New makes a Store on the file at path. It opens nothing yet. The file and its
 // tables are made by Migrate, and by whoever first acquires a cursor or claims
 // jobs; Close the store at the end.
@@ -73,7 +77,7 @@ func New(path string, cfg Config) (*Store, error) {
 	if s.metrics, err = newMetrics(cfg.MeterProvider, cfg.Source); err != nil {
 		return nil, err
 	}
-	if s.writes, err = sql.Open("sqlite", dsn(path, cfg.BusyTimeout)); err != nil {
+	if s.writes, err = sql.Open("sqlite", dsn(path, min(cfg.BusyTimeout, askAgain))); err != nil {
 		return nil, fmt.Errorf("opening the SQLite store: %w", err)
 	}
 	if s.reads, err = sql.Open("sqlite", readDSN(path, cfg.BusyTimeout)); err != nil {

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/gooutbox/outbox/core"
 )
@@ -26,7 +28,7 @@ func (s *Store) InTransaction(ctx context.Context, fn func(tx *sql.Tx) error) er
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	tx, err := s.writes.BeginTx(ctx, nil)
+	tx, err := s.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
@@ -56,6 +58,23 @@ func (s *Store) InTransaction(ctx context.Context, fn func(tx *sql.Tx) error) er
 	return nil
 }
 
+// begin begins a transaction as the writer. SQLite has no queue of those who
+// wait: each asks again after a while, up to 100 ms, in which others may come
+// and go. So the store asks again itself, sooner.
+func (s *Store) begin(ctx context.Context) (*sql.Tx, error) {
+	for begun := time.Now(); ; {
+		tx, err := s.writes.BeginTx(ctx, nil)
+		if err == nil || !isBusy(err) || time.Since(begun) > s.cfg.BusyTimeout {
+			return tx, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(rand.N(2 * time.Millisecond)):
+		}
+	}
+}
+
 // endOf says that a transaction is over since its context is.
 func endOf(ctx context.Context, err error) error {
 	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
@@ -79,7 +98,7 @@ func (s *Store) write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	tx, err := s.writes.BeginTx(ctx, nil)
+	tx, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
