@@ -296,6 +296,8 @@ type OpenJob struct {
 	Due time.Duration
 	// Attempts so far.
 	Attempts int
+	// Failure is its last one, zero where there was none or the store doesn't tell.
+	Failure Failure
 	// Ref is the store's own handle.
 	Ref any
 }

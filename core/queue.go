@@ -164,6 +164,11 @@ type TakeBackRequest struct {
 	Reservations Reservations
 	// Limit bounds one call. Defaults to 1,000.
 	Limit int
+	// Ended, where not nil, is called before TakeBack returns for each job that it
+	// ended, with JobFailed for one that crashed or with JobUnknown. Where others take
+	// back, extend or settle jobs at the same time it may also be told of some of
+	// theirs: Admin.Job tells what became of one.
+	Ended func(jobID string, as JobState)
 }
 
 // Reservations knows which jobs of a NoRepeat sink were begun: a reservation

@@ -35,11 +35,12 @@ type Config struct {
 	Routes []Route
 	// Workers deliver the jobs of Queue, one for each sink. Defaults to none.
 	Workers []Worker
-	// OnFailed is called after an event or job has durably failed for good, by
-	// the goroutine that set it aside: it should return soon, and may be called
-	// by several at once. It is not called for one that a process set aside just
-	// before it died, nor for a job that is taken back once too often. Defaults
-	// to nil: a line of the log tells it.
+	// OnFailed is called after an event or job has durably failed for good, or
+	// ended as unknown (core.CodeUnknown), by the goroutine that set it aside: it
+	// should return soon, and may be called by several at once. For a job whose
+	// lease ran out, the process that took it back calls it; of two that did at
+	// the same time both may. It is not called for one that a process set aside
+	// just before it died. Defaults to nil: a line of the log tells it.
 	OnFailed func(context.Context, FailedJob)
 	// Owner names this process in the cursors that it holds. It must differ
 	// from that of any other start, also of the same program on the same
@@ -68,8 +69,11 @@ type Config struct {
 	// milliseconds, up to 10 seconds.
 	StoreBackoff Backoff
 	// MaxRedeliveries is how often a job whose lease ran out is lent again
-	// before it is failed as crashed. All processes of a queue should agree.
-	// Defaults to core.DefaultMaxRedeliveries, 5.
+	// before it is failed as crashed. All processes of a queue should agree. A job
+	// that came back twice is delivered while its worker has no other such job:
+	// with a lower limit, jobs that were only beside the one that ends processes
+	// would fail with it, so 1 is refused. Defaults to core.DefaultMaxRedeliveries,
+	// 5.
 	MaxRedeliveries int
 	// Reservations tells of the jobs of sinks that must not repeat, and whose
 	// lease ran out, whether they may have been sent. Defaults to nil: they end

@@ -98,7 +98,7 @@ func (t *term) endJobs(ends []ending) bool {
 		_ = write(ctx)
 		return false
 	}
-	crash.Here("relay.jobsettled")
+	crash.Here("relay.parked-settled")
 	t.applyEnds(ends, lost)
 	for _, e := range ends {
 		if k := e.how.Kind; (k == core.Fail || k == core.EndUnknown) && !slices.Contains(lost, e.how.Job) {

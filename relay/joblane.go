@@ -78,7 +78,7 @@ func (t *term) deliverJobs(b *batch) bool {
 		return t.alive.Err() == nil
 	}
 	t.route.store.ok(opClaimJobs)
-	crash.Here("relay.jobclaimed")
+	crash.Here("relay.parked-claimed")
 	ctx, stop := t.keep(claimed, sent)
 	defer stop()
 	ends := t.lend(b, claimed)
@@ -87,7 +87,7 @@ func (t *term) deliverJobs(b *batch) bool {
 	}
 	if ctx.Err() == nil {
 		if results, ok := t.deliver(ctx, b); ok {
-			crash.Here("relay.jobdelivered")
+			crash.Here("relay.parked-delivered")
 			return t.endJobs(append(ends, t.judgeJobs(b, results)...))
 		}
 	}
@@ -205,9 +205,6 @@ func (t *term) judgeJobs(b *batch, results []core.Result) []ending {
 			}
 			how.Job = j.claimed
 			ends = append(ends, ending{j, how})
-		}
-		if !failed {
-			t.route.blocked.ok(r.key.name)
 		}
 	}
 	t.setAlarm(now)

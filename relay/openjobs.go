@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -223,6 +224,7 @@ func (t *term) update(j *job, o *core.OpenJob, now time.Time) {
 	j.open, j.lost = *o, false
 	j.due = now.Add(o.Due)
 	j.attempts = o.Attempts
+	j.reason = cmp.Or(o.Failure.Reason, j.reason)
 	if o.State != core.JobActive {
 		return
 	}

@@ -34,7 +34,7 @@ type job struct {
 	open      core.OpenJob
 	due       time.Time
 	kind      string // type of its event, where this term saw it
-	reason    string // of its last failure, likewise
+	reason    string // of its last failure
 	postponed int    // how often it waited without a counted attempt
 	// lost: what became of it must be asked of the store.
 	lost bool
@@ -68,6 +68,7 @@ func (t *term) divert(k *key) *line {
 		k.wait = nil
 		k.line = &line{key: k, place: -1}
 		t.lines.all[k.line] = struct{}{}
+		t.route.blocked.also(k.name)
 	}
 	return k.line
 }

@@ -15,9 +15,10 @@ type trouble struct {
 	log        *slog.Logger
 	begin, end string // the lines to log
 
-	any     atomic.Bool // so that ok costs nothing while all is well
+	any     atomic.Bool // something fails: so that ok costs nothing while all is well
 	mu      sync.Mutex
 	failing map[string]bool // whether a line told it
+	spoke   bool            // a line told that something fails, and none yet that all works
 	since   time.Time
 	told    time.Time // when the last line was logged
 	last    error
@@ -34,9 +35,9 @@ func (t *trouble) failed(op string, err error, attrs ...any) {
 		t.failing = map[string]bool{}
 	}
 	now := time.Now()
-	first := len(t.failing) == 0
+	first := !t.spoke
 	if first {
-		t.since = now
+		t.since, t.spoke = now, true
 		t.any.Store(true)
 	}
 	told := t.failing[op]
@@ -51,6 +52,20 @@ func (t *trouble) failed(op string, err error, attrs ...any) {
 	t.last = err
 }
 
+// also notes without a word that the operation doesn't work, so that not all does
+// before it is ok.
+func (t *trouble) also(op string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failing == nil {
+		t.failing = map[string]bool{}
+	}
+	if _, there := t.failing[op]; !there {
+		t.failing[op] = false
+		t.any.Store(true)
+	}
+}
+
 // ok tells that the operation works.
 func (t *trouble) ok(op string) {
 	if !t.any.Load() {
@@ -63,9 +78,11 @@ func (t *trouble) ok(op string) {
 	}
 	delete(t.failing, op)
 	if len(t.failing) == 0 {
-		t.log.Info(t.end, "after", time.Since(t.since).Round(time.Millisecond))
+		if t.spoke {
+			t.log.Info(t.end, "after", time.Since(t.since).Round(time.Millisecond))
+		}
 		t.any.Store(false)
-		t.since, t.last = time.Time{}, nil
+		t.since, t.last, t.spoke = time.Time{}, nil, false
 	}
 }
 
@@ -89,7 +106,7 @@ func (t *trouble) reset() {
 	defer t.mu.Unlock()
 	clear(t.failing)
 	t.any.Store(false)
-	t.since, t.last = time.Time{}, nil
+	t.since, t.last, t.spoke = time.Time{}, nil, false
 }
 
 // now returns what fails at present, and since when.

@@ -36,6 +36,14 @@ func (r *Relay) takeBack(ctx context.Context) {
 			req.Cursors = append(req.Cursors, rt.cfg.Name)
 		}
 	}
+	var ended []FailedJob
+	req.Ended = func(id string, as core.JobState) {
+		code := core.CodeCrashed
+		if as == core.JobUnknown {
+			code = core.CodeUnknown
+		}
+		ended = append(ended, FailedJob{ID: id, Failure: core.Failure{Code: code}})
+	}
 	every := core.DefaultJobLease
 	for i := range r.cfg.Workers {
 		every = min(every, r.cfg.Workers[i].Lease)
@@ -48,14 +56,39 @@ func (r *Relay) takeBack(ctx context.Context) {
 	due := func() bool { return r.tookOver() || time.Since(looked) > every/3-often/6 }
 	r.upkeep(ctx, often/3, opTakeBack, due, func(ctx context.Context) (again bool, err error) {
 		looked = time.Now()
+		ended = nil
 		got, err := r.cfg.Queue.TakeBack(ctx, req)
 		r.jobMetrics.tookBack(got)
 		if got.Crashed+got.Unknown > 0 {
 			r.cfg.Logger.Error("jobs ended whose leases ran out: list them by the codes crashed and unknown, and retry or discard them",
 				"crashed", got.Crashed, "unknown", got.Unknown)
 		}
+		r.tellEnded(ctx, ended)
 		return got.Ready+got.Crashed+got.Unknown >= req.Limit, err
 	})
+}
+
+// tellEnded calls the hook for jobs that taking back has ended. What the store
+// can't tell of a job stays empty.
+func (r *Relay) tellEnded(ctx context.Context, ended []FailedJob) {
+	if r.cfg.OnFailed == nil {
+		return
+	}
+	admin, looks := r.cfg.Queue.(core.Admin)
+	for _, j := range ended {
+		if looks {
+			if info, err := admin.Job(ctx, j.ID); err == nil {
+				if info.Failure.Code != j.Failure.Code {
+					continue // its holder was first after all
+				}
+				j = FailedJob{
+					ID: j.ID, EventID: info.EventID, Key: info.AggregateID, Type: info.Type, Tenant: info.Tenant,
+					Sink: info.Sink, Route: info.Cursor, Attempts: info.Attempts, Failure: info.Failure,
+				}
+			}
+		}
+		r.onFailed(ctx, j)
+	}
 }
 
 // tookOver tells whether this process got a cursor so lately that jobs of it may

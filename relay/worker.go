@@ -28,23 +28,24 @@ type worker struct {
 	delivering context.Context
 	stopCalls  context.CancelFunc
 
-	mu       sync.Mutex
-	work     *sync.Cond // wakes a lane
-	room     chan struct{}
-	draining bool
-	hand     hand
-	limits   *limits
-	gate     gate
-	speed    speed
-	began    []time.Time // of each lane, when its call began
-	calls    int         // under way
-	inFlight int         // jobs in them
-	passes   uint64      // calls that delivered something
-	notes    map[string]*note
-	spared   map[core.PauseTarget]time.Time // until when, of what the sink throttles
-	suspects int                            // jobs at hand that may be what ends processes
-	alarm    *time.Timer                    // wakes lanes when a wait is over
-	alarmAt  time.Time
+	mu        sync.Mutex
+	work      *sync.Cond // wakes a lane
+	room      chan struct{}
+	draining  bool
+	hand      hand
+	limits    *limits
+	gate      gate
+	speed     speed
+	began     []time.Time // of each lane, when its call began
+	calls     int         // under way
+	inFlight  int         // jobs in them
+	passes    uint64      // calls that delivered something
+	notes     map[string]*note
+	throttled time.Time                      // until when the sink asked to wait
+	spared    map[core.PauseTarget]time.Time // until when, of what the sink throttles
+	suspects  int                            // jobs at hand that may be what ends processes
+	alarm     *time.Timer                    // wakes lanes when a wait is over
+	alarmAt   time.Time
 
 	claims claims
 }
@@ -56,7 +57,7 @@ func newWorker(r *Relay, cfg *Worker) *worker {
 		relay: r, cfg: cfg, sink: sink, caps: core.CapabilitiesOf(sink), log: log,
 		metrics: r.jobMetrics.forWorker(cfg, r.metrics),
 		tracer:  newWorkerTracer(r.cfg.TracerProvider, cfg),
-		outage:  trouble{log: log, begin: "the sink takes no jobs: waiting for it", end: "the sink takes jobs again"},
+		outage:  trouble{log: log, begin: "the sink takes no jobs: waiting for it", end: "the sink works again"},
 	}
 	w.work, w.room = sync.NewCond(&w.mu), make(chan struct{}, 1)
 	return w
@@ -70,7 +71,7 @@ func (w *worker) run(ctx context.Context) error {
 	w.hand, w.limits = newHand(), newLimits(w.cfg.Rate, w.cfg.TenantRate)
 	w.gate = newGate(w.cfg.BatchJobs, w.cfg.OutageBackoff)
 	w.speed, w.began, w.notes = speed{}, make([]time.Time, w.cfg.Lanes), map[string]*note{}
-	w.spared = map[core.PauseTarget]time.Time{}
+	w.spared, w.throttled = map[core.PauseTarget]time.Time{}, time.Time{}
 	w.claims = newClaims()
 	w.alarmAt = time.Time{}
 	w.alarm = time.AfterFunc(time.Hour, w.ring)
@@ -194,11 +195,13 @@ func (w *worker) wrote(ctx context.Context, one *settled) {
 		ID: j.ID, EventID: e.ID, Key: e.AggregateID, Type: e.Type, Tenant: e.Tenant, Sink: j.Sink,
 		Attempts: j.Lease.Attempt, Failure: one.Failure,
 	}
-	w.log.Error("a job failed for good and is kept", "job", short(j.ID), "key", short(e.AggregateID), "type", short(e.Type),
-		"attempts", told.Attempts, "code", one.Failure.Code, "reason", one.Failure.Reason)
-	if one.Kind == core.Fail {
-		w.relay.onFailed(ctx, told)
+	text := "a job failed for good and is kept"
+	if one.Kind == core.EndUnknown {
+		text = "it is not known whether a job was delivered: it is kept, and not sent again by itself"
 	}
+	w.log.Error(text, "job", short(j.ID), "key", short(e.AggregateID), "type", short(e.Type),
+		"attempts", told.Attempts, "code", one.Failure.Code, "reason", one.Failure.Reason)
+	w.relay.onFailed(ctx, told)
 }
 
 func (s *settled) job() *core.Claimed { return s.held.job }

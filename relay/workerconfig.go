@@ -60,6 +60,10 @@ func (c *Config) checkWorkers(add func(string, ...any)) {
 		add("Workers need a Queue: give the store that holds the jobs")
 	}
 	addNegative(add, "MaxRedeliveries", c.MaxRedeliveries)
+	if c.MaxRedeliveries > 0 && c.MaxRedeliveries < suspectFrom {
+		add("MaxRedeliveries is %d: must be at least %d, or 0 for the default: which of the jobs that came back together "+
+			"ended their process shows only after so many", c.MaxRedeliveries, suspectFrom)
+	}
 	addNegative(add, "JobPoll", c.JobPoll)
 	seen := map[string]int{}
 	for i := range c.Workers {

@@ -244,7 +244,7 @@ func TestAnOutageBurnsNoAttempt(t *testing.T) {
 					equal(t, "attempts", k.info(id).Attempts, 1)
 				}
 				equal(t, "lines of the outage", k.log.with(slog.LevelWarn, "the sink takes no jobs"), 1)
-				equal(t, "lines of its end", k.log.with(slog.LevelInfo, "the sink takes jobs again"), 1)
+				equal(t, "lines of its end", k.log.with(slog.LevelInfo, "the sink works again"), 1)
 				r.stop()
 			})
 		})

@@ -25,6 +25,9 @@ func (w *worker) throttle(now time.Time, j *held, r *core.Result, v *verdict) {
 	if after > v.pause {
 		v.pause, v.reason = after, reasonOf(r)
 	}
+	if until := now.Add(after); until.After(w.throttled) {
+		w.throttled = until
+	}
 	w.gate.throttle(now, after) // until a pause is in force, see pauseSink
 	w.outage.failed(opThrottle, reasonOf(r), "retry_in", after)
 	v.settle(j, core.Settlement{

@@ -217,7 +217,8 @@ func (w *worker) passGate(now time.Time, n tally) {
 		w.gate.lift()
 	}
 	w.outage.ok(opDeliver)
-	if n[core.Throttled] == 0 {
+	// What began before the sink asked to wait tells nothing of now.
+	if n[core.Throttled] == 0 && !now.Before(w.throttled) {
 		w.outage.ok(opThrottle)
 	}
 	if n[core.Unavailable] == 0 {

@@ -186,7 +186,7 @@ func (s *settler) write(ctx context.Context, group []settled) (left []settled) {
 		return group
 	}
 	s.store.ok(opSettle)
-	crash.Here("relay.settled")
+	crash.Here("relay.job-settled")
 	gone := make(map[*core.Claimed]bool, len(lost))
 	for _, c := range lost {
 		gone[c] = true

@@ -123,13 +123,13 @@ var policies = map[string]bool{"skip": false, "hold": true}
 func TestARelayThatDiesWhileItParksLosesNothing(t *testing.T) {
 	t.Parallel()
 	points := []string{
-		"relay.parking",      // nothing is parked yet
-		"relay.parked",       // parked, and not known to be
-		"relay.jobclaimed",   // lent to the holder, nothing sent
-		"relay.jobdelivered", // sent, not settled
-		"relay.jobsettled",   // settled; the key may be released
-		"mongo.takeover",     // the fence is raised
-		"relay.acquired",     // the open jobs are not known yet
+		"relay.parking",          // nothing is parked yet
+		"relay.parked",           // parked, and not known to be
+		"relay.parked-claimed",   // lent to the holder, nothing sent
+		"relay.parked-delivered", // sent, not settled
+		"relay.parked-settled",   // settled; the key may be released
+		"mongo.takeover",         // the fence is raised
+		"relay.acquired",         // the open jobs are not known yet
 	}
 	for policy, hold := range policies {
 		t.Run(policy, func(t *testing.T) {

@@ -234,7 +234,7 @@ func TestProblemsAreNamedWithPathAndLine(t *testing.T) {
 		"rate":               {least + "workers: [{sink: events, rate: -1}]\n", "line 7: workers[0].rate: must be a number a second, such as 14 or 0.5; 0 is no limit"},
 		"lease":              {least + "workers: [{sink: events, lease: 10ms}]\n", "line 7: workers[0].lease: must be at least 1s"},
 		"type backoff":       {least + "workers: [{sink: events, type_backoff: {slow.one: {initial: 1h}}}]\n", "line 7: workers[0].type_backoff.slow.one.max: must not be less than initial, 1h"},
-		"redeliveries":       {least + "queue: {max_redeliveries: 0}\n", "line 7: queue.max_redeliveries: must be at least 1"},
+		"redeliveries":       {least + "queue: {max_redeliveries: 0}\n", "line 7: queue.max_redeliveries: must be at least 2"},
 		"several": {
 			replace("topic:", "topik:") + "relay:\n  drain: soon\n",
 			"3 problems\n  line 4: sinks.events.topik: unknown key, did you mean \"topic\"?\n  line 4: sinks.events.topic: is missing\n" +

@@ -158,7 +158,7 @@ type Queue struct {
 	Retain string `yaml:"retain" enum:"failed,all,none"`
 	// MaxRedeliveries is how often a job may come back from a process that fell
 	// silent before it is failed as crashed. Defaults to 5.
-	MaxRedeliveries int `yaml:"max_redeliveries" min:"1"`
+	MaxRedeliveries int `yaml:"max_redeliveries" min:"2"`
 }
 
 // Relay holds what concerns all routes of the process.

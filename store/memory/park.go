@@ -120,7 +120,8 @@ func (c *cursor) OpenJobs(ctx context.Context) ([]core.OpenJob, error) {
 			continue
 		}
 		o := core.OpenJob{
-			ID: j.id, EventID: j.ID, Key: j.AggregateID, Position: j.position, State: j.state, Attempts: j.attempts, Ref: j.id,
+			ID: j.id, EventID: j.ID, Key: j.AggregateID, Position: j.position, State: j.state, Attempts: j.attempts,
+			Failure: j.failure, Ref: j.id,
 		}
 		switch j.state {
 		case core.JobReady:

@@ -26,7 +26,12 @@ func (s *Store) TakeBack(ctx context.Context, req core.TakeBackRequest) (core.Ta
 	}
 	overdue := s.overdue(req)
 	sent, err := mayBeSent(ctx, req, overdue)
-	result := s.endLeases(req, overdue, sent)
+	result, ended := s.endLeases(req, overdue, sent)
+	for _, e := range ended {
+		if req.Ended != nil {
+			req.Ended(e.id, e.as)
+		}
+	}
 	if err = cmp.Or(err, s.lost(OpTakeBack)); err != nil {
 		return result, fmt.Errorf("taking jobs back: %w", err)
 	}
@@ -90,8 +95,14 @@ func mayBeSent(ctx context.Context, req core.TakeBackRequest, overdue []lapse) (
 	return sent, nil
 }
 
+// end is a job that was ended rather than made ready.
+type end struct {
+	id string
+	as core.JobState
+}
+
 // endLeases takes back what is still as it was found.
-func (s *Store) endLeases(req core.TakeBackRequest, overdue []lapse, sent map[string]bool) (result core.TakeBackResult) {
+func (s *Store) endLeases(req core.TakeBackRequest, overdue []lapse, sent map[string]bool) (result core.TakeBackResult, ended []end) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range overdue {
@@ -108,10 +119,12 @@ func (s *Store) endLeases(req core.TakeBackRequest, overdue []lapse, sent map[st
 		switch {
 		case maySent:
 			result.Unknown++
+			ended = append(ended, end{j.id, core.JobUnknown})
 			j.state, j.finishedAt = core.JobUnknown, now
 			j.setFailure(core.CodeUnknown, "the lease ran out after the delivery may have begun", now)
 		case j.redeliveries >= req.MaxRedeliveries:
 			result.Crashed++
+			ended = append(ended, end{j.id, core.JobFailed})
 			j.setFailure(core.CodeCrashed, fmt.Sprintf("the lease ran out %d times", j.redeliveries+1), now)
 			s.endFailed(j, now)
 		default:
@@ -122,7 +135,7 @@ func (s *Store) endLeases(req core.TakeBackRequest, overdue []lapse, sent map[st
 			s.release(j)
 		}
 	}
-	return result
+	return result, ended
 }
 
 func (j *job) setFailure(code, reason string, now time.Time) {

@@ -27,6 +27,7 @@ var openFields = bson.D{
 	{Key: "state", Value: 1},
 	{Key: "open", Value: 1},
 	{Key: "attempts", Value: 1},
+	{Key: "failure", Value: 1},
 	{Key: "reference", Value: 1},
 	{Key: "due", Value: op("$subtract", bson.A{
 		op("$cond", bson.A{
@@ -108,6 +109,7 @@ func openJobOf(raw bson.Raw) (core.OpenJob, bson.RawValue) {
 	}
 	o := core.OpenJob{
 		ID: jobName(j.id), EventID: cmp.Or(event, jobName(j.id)), Key: key, State: j.state, Attempts: j.attempts, Ref: j.id,
+		Failure: core.Failure{Code: j.failure.Code, Reason: j.failure.Reason},
 	}
 	if t, i, ok := j.positionTime.TimestampOK(); ok {
 		ordinal, _ := wholeOf(j.positionOrdinal)

@@ -52,14 +52,20 @@ func (s *Store) takeBack(ctx context.Context, req core.TakeBackRequest) (core.Ta
 			ready = append(ready, l)
 		}
 	}
-	end := func(count *int, lapses []lapse, set bson.D) {
-		if err == nil && len(lapses) > 0 {
-			var n int
-			n, err = s.endLeases(ctx, lapses, set)
-			*count += n
+	end := func(count *int, lapses []lapse, as core.JobState, set bson.D) {
+		if err != nil || len(lapses) == 0 {
+			return
+		}
+		var n int
+		n, err = s.endLeases(ctx, lapses, set)
+		*count += n
+		if n > 0 && as.Final() && req.Ended != nil {
+			for _, l := range lapses {
+				req.Ended(jobName(l.ID), as)
+			}
 		}
 	}
-	end(&result.Ready, ready, append(released("$$NOW"),
+	end(&result.Ready, ready, core.JobReady, append(released("$$NOW"),
 		bson.E{Key: "redelivered", Value: true},
 		bson.E{Key: "redeliveries", Value: op("$add", bson.A{op("$ifNull", bson.A{"$redeliveries", 0}), 1})}))
 	for parked, lapses := range crashed {
@@ -67,12 +73,12 @@ func (s *Store) takeBack(ctx context.Context, req core.TakeBackRequest) (core.Ta
 		if parked {
 			set = append(set, bson.E{Key: "open", Value: "$hold"}) // not there where it is not to hold
 		}
-		end(&result.Crashed, lapses, append(set, becauseOf(core.CodeCrashed, op("$concat", bson.A{
+		end(&result.Crashed, lapses, core.JobFailed, append(set, becauseOf(core.CodeCrashed, op("$concat", bson.A{
 			"the lease ran out ", op("$toString", op("$add", bson.A{op("$ifNull", bson.A{"$redeliveries", 0}), 1})), " times",
 		}))))
 	}
 	for parked, lapses := range unknown {
-		end(&result.Unknown, lapses, append(s.unknown(parked),
+		end(&result.Unknown, lapses, core.JobUnknown, append(s.unknown(parked),
 			becauseOf(core.CodeUnknown, "the lease ran out after the delivery may have begun")))
 	}
 	if err == nil {

@@ -95,7 +95,7 @@ var logMutants = []mutant{
 		rule:  "a failed event is written before the position passes it",
 		file:  "relay/park.go",
 		from:  "	t.parking++\n	t.aside.Signal()",
-		to:    "	t.parking++\n	t.win.at(i).settled = true\n	t.aside.Signal()",
+		to:    "	t.parking++\n	t.win.at(p.place).settled = true\n	t.aside.Signal()",
 		suite: "./relay", run: "TestARejectedEventIsSetAside|TestADocumentThatCannotBeDecoded|TestRandomHistories",
 	},
 	{
