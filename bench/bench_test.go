@@ -74,6 +74,19 @@ func TestTheQueueBenchMeasures(t *testing.T) {
 	}
 }
 
+func TestTheSinksBenchMeasures(t *testing.T) {
+	servicetest.AMQPURL(t)
+	m := measured(t, "sinks", "--json", "--events", "300", "--runs", "1", "--sinks", "kafka,amqp-classic,amqp-quorum")
+	rows := m["rows"].([]any)
+	require.Len(t, rows, 3)
+	for _, of := range rows {
+		row := of.(map[string]any)
+		for _, name := range []string{"events_per_s", "direct_events_per_s", "of_direct"} {
+			require.Positive(t, row[name], "%s of %s", name, row["sink"])
+		}
+	}
+}
+
 func TestTheQueueBenchMeasuresTenants(t *testing.T) {
 	m := measured(t, "queue", "--json", "--tenants", "--jobs", "500", "--runs", "1")
 	require.Len(t, m["tenants"], 9)

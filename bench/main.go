@@ -5,6 +5,7 @@
 //	go run ./bench log      # drains a backlog: events a second, commands, memory
 //	go run ./bench latency  # from commit to consumer, at a steady rate
 //	go run ./bench queue    # jobs a second, beside a plain algorithm; no Kafka
+//	go run ./bench sinks    # events a second through each sink whose server is named
 //
 // All take --json and --help. What drains is a process of its own, started
 // when the backlog is stored, so that its memory and CPU time are its own.
@@ -32,15 +33,15 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	commands := map[string]func(context.Context, servers, []string) error{
-		"log": benchLog, "latency": benchLatency, "queue": benchQueue,
+		"log": benchLog, "latency": benchLatency, "queue": benchQueue, "sinks": benchSinks,
 		// What these two started: not for people.
 		"drain-child": drainChild, "alone-child": aloneChild,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("say what to measure: log, latency or queue")
+		return errors.New("say what to measure: log, latency, queue or sinks")
 	}
 	s := servers{mongoURL: os.Getenv("MONGODB_URL"), brokers: strings.Split(os.Getenv("KAFKA_BROKERS"), ",")}
-	if s.mongoURL == "" || s.brokers[0] == "" && args[0] != "queue" {
+	if s.mongoURL == "" || s.brokers[0] == "" && args[0] != "queue" && args[0] != "sinks" {
 		return errors.New("set MONGODB_URL and KAFKA_BROKERS, as `make services` prints them")
 	}
 	return commands[args[0]](ctx, s, args[1:])
