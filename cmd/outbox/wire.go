@@ -16,6 +16,7 @@ import (
 var (
 	storeKinds = map[string]func() storeOptions{
 		"mongodb": func() storeOptions { return newMongoOptions() },
+		"sqlite":  func() storeOptions { return newSQLiteOptions() },
 	}
 	sinkKinds = map[string]func() sinkOptions{
 		"amqp":  func() sinkOptions { return newAMQPOptions() },
