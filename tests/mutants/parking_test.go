@@ -38,6 +38,13 @@ var parkingMutants = []mutant{
 		suite: "./relay", run: "TestARefusedEventIsParked|TestRandomHistories", long: true,
 	},
 	{
+		rule:  "a key's jobs behind one that was not to be had are given back",
+		file:  "relay/joblane.go",
+		from:  "				j.mine, whole = false, false\n",
+		to:    "				j.mine = false\n",
+		suite: "./relay", run: "TestAGapInARunOfJobsEndsIt", long: true,
+	},
+	{
 		rule:  "a failed event holds its key where the route says so",
 		file:  "relay/park.go",
 		from:  "return t.route.cfg.OnFailure == Hold &&",
