@@ -64,9 +64,9 @@ func TestChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	switch role {
-	case "once":
+	case "once", "batch", "newer":
 		die := diesAt(os.Getenv(placeVariable))
-		_, err = g.Once(t.Context(), delivery("e"), func(ctx context.Context) error {
+		_, err = transactional[role](t.Context(), g, func(ctx context.Context) error {
 			die("marked")
 			if err := effect(ctx, db, "e"); err != nil {
 				return err
@@ -92,6 +92,27 @@ func TestChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// transactional are the calls that have the effect of the event e, of version 1,
+// in one transaction with its mark.
+var transactional = map[string]func(context.Context, *dedupe.Guard, dedupe.Effect) (dedupe.Verdict, error){
+	"once": func(ctx context.Context, g *dedupe.Guard, fn dedupe.Effect) (dedupe.Verdict, error) {
+		return g.Once(ctx, delivery("e"), fn)
+	},
+	"batch": func(ctx context.Context, g *dedupe.Guard, fn dedupe.Effect) (dedupe.Verdict, error) {
+		verdicts, err := g.OnceBatch(ctx, []consumer.Delivery{delivery("e")}, func(ctx context.Context, _ []consumer.Delivery) error { return fn(ctx) })
+		if err != nil {
+			return 0, err
+		}
+		return verdicts[0], nil
+	},
+	"newer": func(ctx context.Context, g *dedupe.Guard, fn dedupe.Effect) (dedupe.Verdict, error) {
+		d := delivery("e")
+		d.AggregateVersion = 1
+		verdict, _, err := g.IfNewer(ctx, d, fn)
+		return verdict, err
+	},
 }
 
 func diesAt(wanted string) func(string) {
@@ -151,26 +172,28 @@ func guard(t testing.TB, s dedupe.Store, cfg dedupe.Config) *dedupe.Guard {
 
 // The window between mark and effect, and that between effect and commit, are
 // inside of the transaction: a process that dies there leaves nothing.
-func TestAConsumerThatDiesInOnceLosesAndRepeatsNothing(t *testing.T) {
+func TestAConsumerThatDiesInATransactionLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	for place, want := range map[string]dedupe.Verdict{"marked": dedupe.Fresh, "effect": dedupe.Fresh, "committed": dedupe.Repeated} {
-		t.Run(place, func(t *testing.T) {
-			t.Parallel()
-			db := servicetest.Database(t)
-			s := newStore(t, db)
-			cmd, _ := child(t, db, "once", placeVariable+"="+place)
-			killed(t, cmd)
-			if _, total := effects(t, db); (total == 1) != (want == dedupe.Repeated) {
-				t.Fatalf("%d effects after the kill", total)
-			}
-			verdict, err := guard(t, s, dedupe.Config{}).Once(t.Context(), delivery("e"), func(ctx context.Context) error { return effect(ctx, db, "e") })
-			if err != nil || verdict != want {
-				t.Errorf("the next delivery is %v, %v; want %v", verdict, err, want)
-			}
-			if _, total := effects(t, db); total != 1 {
-				t.Errorf("%d effects, want 1", total)
-			}
-		})
+		for mode, call := range transactional {
+			t.Run(mode+" "+place, func(t *testing.T) {
+				t.Parallel()
+				db := servicetest.Database(t)
+				s := newStore(t, db)
+				cmd, _ := child(t, db, mode, placeVariable+"="+place)
+				killed(t, cmd)
+				if _, total := effects(t, db); (total == 1) != (want == dedupe.Repeated) {
+					t.Fatalf("%d effects after the kill", total)
+				}
+				verdict, err := call(t.Context(), guard(t, s, dedupe.Config{}), func(ctx context.Context) error { return effect(ctx, db, "e") })
+				if err != nil || verdict != want {
+					t.Errorf("the next delivery is %v, %v; want %v", verdict, err, want)
+				}
+				if _, total := effects(t, db); total != 1 {
+					t.Errorf("%d effects, want 1", total)
+				}
+			})
+		}
 	}
 }
 
