@@ -73,13 +73,6 @@ var queueMutants = []mutant{
 		suite: "./store/mongo", run: "TestTheQueueConforms/ReplicaSet/Dedup", long: true,
 	},
 	{
-		rule:  "a job whose lease ran out is not begun",
-		file:  "relay/workerlease.go",
-		from:  "		if j.lost || !now.Before(j.grant.expires) {\n",
-		to:    "		if j.lost || now.IsZero() {\n",
-		suite: "./relay", run: "TestAJobWhoseLeaseRanOutAheadIsNotBegun", long: true,
-	},
-	{
 		rule:  "a call ends when the leases of its jobs do",
 		file:  "relay/workerlease.go",
 		from:  "			if !j.done && j.cancel != nil {\n",
