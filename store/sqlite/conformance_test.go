@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{
 		New: func(t *testing.T) storetest.Store {
 			s := suiteStore{newStore(t, filepath.Join(t.TempDir(), "shop.db"), Config{}), &atomic.Bool{}}
-			require.NoError(t, exec(t.Context(), s.Store, "CREATE TABLE counters (key TEXT PRIMARY KEY, n INTEGER)"))
+			require.NoError(t, run(t.Context(), s.Store, "CREATE TABLE counters (key TEXT PRIMARY KEY, n INTEGER)"))
 			return s
 		},
 		Second: func(t *testing.T, s storetest.Store) storetest.Store { return another(t, s, 0) },
@@ -103,8 +103,8 @@ func unchecked(ctx context.Context, s *Store, query string, args ...any) error {
 	return errors.Join(err, db.Close())
 }
 
-// exec runs statements in one transaction of the store's.
-func exec(ctx context.Context, s *Store, query string, args ...any) error {
+// run runs statements in one transaction of the store's.
+func run(ctx context.Context, s *Store, query string, args ...any) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, query, args...)
 		return err
@@ -156,7 +156,7 @@ func suiteFailed(ctx context.Context, store storetest.Store, cursor string) ([]s
 // breakRead takes a table away, so that a Read that waits fails at once and any
 // other when it looks next. That Read brings it back.
 func breakRead(ctx context.Context, s suiteStore) error {
-	if err := exec(ctx, s.Store, "ALTER TABLE outbox_cursors RENAME TO outbox_cursors_away"); err != nil {
+	if err := run(ctx, s.Store, "ALTER TABLE outbox_cursors RENAME TO outbox_cursors_away"); err != nil {
 		return err
 	}
 	s.broken.Store(true)
@@ -180,7 +180,7 @@ type suiteCursor struct {
 func (c suiteCursor) Read(ctx context.Context, limit core.ReadLimit) (core.Batch, error) {
 	batch, err := c.Cursor.Read(ctx, limit)
 	if err != nil && c.store.broken.CompareAndSwap(true, false) {
-		err = errors.Join(err, exec(ctx, c.store.Store, "ALTER TABLE outbox_cursors_away RENAME TO outbox_cursors"))
+		err = errors.Join(err, run(ctx, c.store.Store, "ALTER TABLE outbox_cursors_away RENAME TO outbox_cursors"))
 	}
 	return batch, err
 }
@@ -189,7 +189,7 @@ func (c suiteCursor) Read(ctx context.Context, limit core.ReadLimit) (core.Batch
 // the beginning stay so.
 func suiteElapse(ctx context.Context, store storetest.Store, d time.Duration) error {
 	s := store.(suiteStore).Store
-	return exec(ctx, s, `UPDATE outbox_jobs SET enqueued_at = enqueued_at - ?1, claimed_at = claimed_at - ?1,
+	return run(ctx, s, `UPDATE outbox_jobs SET enqueued_at = enqueued_at - ?1, claimed_at = claimed_at - ?1,
 		available_at = CASE available_at WHEN 0 THEN 0 ELSE available_at - ?1 END, lease_until = lease_until - ?1,
 		failed_at = failed_at - ?1, finished_at = finished_at - ?1, expire_at = expire_at - ?1;
 		UPDATE outbox_pauses SET paused_until = paused_until - ?1`, d.Milliseconds())
