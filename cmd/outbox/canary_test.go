@@ -24,7 +24,7 @@ const (
 // noCanary refuses any form of the passwords in what a program showed.
 func noCanary(t *testing.T, where, shown string) {
 	t.Helper()
-	for _, secret := range []string{mongoCanary, saslCanary} {
+	for _, secret := range []string{mongoCanary, saslCanary, amqpCanary, awsCanary} {
 		for _, form := range []string{
 			"c4n4ry", secret[len("c4n4ry"):], url.QueryEscape(secret)[len("c4n4ry"):], url.PathEscape(secret)[len("c4n4ry"):],
 			base64.StdEncoding.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte("\x00me\x00" + secret)),
