@@ -85,6 +85,9 @@ func build(m *Message, c content, o origin) (built, error) {
 	if err != nil {
 		return built{}, fmt.Errorf("building the mail: %w", err)
 	}
+	if !bytes.HasSuffix(b.message, []byte("\r\n")) {
+		b.message = append(b.message, "\r\n"...)
+	}
 	if err := checkBytes(b.message, o.maxBytes); err != nil {
 		return built{}, err
 	}
@@ -243,9 +246,6 @@ func checkBytes(message []byte, limit int) error {
 		if bytes.ContainsAny(line, "\r\n\x00") {
 			return errors.New("the mail holds a bare CR, LF or NUL")
 		}
-	}
-	if !bytes.HasSuffix(message, []byte("\r\n")) {
-		return errors.New("the mail doesn't end with CRLF")
 	}
 	return nil
 }
