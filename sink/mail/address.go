@@ -34,6 +34,9 @@ func parseAddress(s string) (*mail.Address, error) {
 	if err != nil {
 		return nil, errors.New("is no address such as ada@example.org or Ada <ada@example.org>")
 	}
+	if bare := strings.TrimSpace(s); bare != found.Address && !strings.HasSuffix(bare, ">") {
+		return nil, errors.New("is a group, or has a comment or quotes: write ada@example.org or Ada <ada@example.org>")
+	}
 	at := strings.LastIndexByte(found.Address, '@')
 	local, domain := found.Address[:at], found.Address[at+1:]
 	switch {
