@@ -114,7 +114,7 @@ func TestConfigurationErrors(t *testing.T) {
 		"port":          {"mongodb://127.0.0.1:1/", "mongodb://h:99999/", "line 2: store.mongodb.uri: has a port that is no number from 1 to 65535"},
 		"database":      {"database: shop", "database: sh/op", "line 2: store.mongodb.database: is no name that MongoDB allows"},
 		"collection":    {"database: shop", "database: shop, collection: system.x", "line 2: store.mongodb: checking the configuration of the MongoDB store: Collection \"system.x\" is no name that MongoDB allows"},
-		"serialize":     {"database: shop", "database: shop, serialize_keys: true", "line 2: store.mongodb.serialize_keys: unknown key; known are: clock_slack, collection, database, fields, margin, poll_interval, polling, tls, uri"},
+		"serialize":     {"database: shop", "database: shop, serialize_keys: true", "line 2: store.mongodb.serialize_keys: unknown key; known are: clock_slack, codec, collection, database, fields, margin, poll_interval, polling, tls, uri"},
 		"polling":       {"database: shop", "database: shop, poling: true", "line 2: store.mongodb.poling: unknown key, did you mean \"polling\"?"},
 		"broker":        {"127.0.0.1:2", "u:c4n4ry@host", "line 4: sinks.events.brokers[0]: must be host:port, such as kafka-1.example.com:9092"},
 		"topic":         {"{{ .Type }}", "{{ .Typ }}", "line 4: sinks.events.topic: makes no topic of a sample event: there is no .Typ; a template may use .Type, "},

@@ -32,6 +32,8 @@ type mongoOptions struct {
 	// ClockSlack is how far foreign producers' clocks may be off.
 	ClockSlack config.Duration `yaml:"clock_slack"`
 	TLS        *tlsOptions     `yaml:"tls"`
+	// Codec opens payloads that producers sealed.
+	Codec *codecOptions `yaml:"codec"`
 }
 
 // mongoFields is mongostore.Fields, named as the documents' fields are.
@@ -85,6 +87,9 @@ func (o *mongoOptions) Validate(report config.Report) {
 	}
 	if o.TLS != nil {
 		o.TLS.validate("tls", report)
+	}
+	if o.Codec != nil {
+		o.Codec.validate("codec", report)
 	}
 	if client, err := mongo.Connect(options.Client()); err == nil { // connects to nothing yet
 		defer func() { _ = client.Disconnect(context.Background()) }()
@@ -189,7 +194,11 @@ func (o *mongoOptions) open(_ context.Context, p parts) (store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the MongoDB client: %w", err)
 	}
-	s, err := mongostore.New(client.Database(o.Database), o.store(p))
+	cfg := o.store(p)
+	if cfg.Codec, err = o.Codec.codec(); err != nil {
+		return nil, err
+	}
+	s, err := mongostore.New(client.Database(o.Database), cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,8 @@ type sqliteOptions struct {
 	Path string `yaml:"path,required"`
 	// BusyTimeout is how long a write waits for another process's.
 	BusyTimeout config.Duration `yaml:"busy_timeout" min:"1ms"`
+	// Codec opens payloads that producers sealed.
+	Codec *codecOptions `yaml:"codec"`
 }
 
 func newSQLiteOptions() *sqliteOptions {
@@ -28,6 +30,9 @@ func newSQLiteOptions() *sqliteOptions {
 
 // Validate refuses what the store would refuse.
 func (o *sqliteOptions) Validate(report config.Report) {
+	if o.Codec != nil {
+		o.Codec.validate("codec", report)
+	}
 	if o.Path == "" {
 		return // reported as missing
 	}
@@ -58,7 +63,12 @@ func (o *sqliteOptions) open(_ context.Context, p parts) (store, error) {
 	if _, err := os.Stat(filepath.Dir(o.Path)); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("opening store.sqlite.path: there is no folder %s", filepath.Dir(o.Path))
 	}
-	s, err := sqlitestore.New(o.Path, o.store(p))
+	cfg := o.store(p)
+	var err error
+	if cfg.Codec, err = o.Codec.codec(); err != nil {
+		return nil, err
+	}
+	s, err := sqlitestore.New(o.Path, cfg)
 	if err != nil {
 		return nil, err
 	}
