@@ -21,6 +21,7 @@ import (
 	"github.com/gooutbox/outbox/consumer"
 	"github.com/gooutbox/outbox/consumer/dedupe"
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/services"
 	"github.com/gooutbox/outbox/internal/servicetest"
 )
 
@@ -172,15 +173,20 @@ func guard(t testing.TB, s dedupe.Store, cfg dedupe.Config) *dedupe.Guard {
 
 // The window between mark and effect, and that between effect and commit, are
 // inside of the transaction: a process that dies there leaves nothing.
+//
+// The server keeps the locks of a transaction whose client has died until its
+// time is over; here that is soon.
 func TestAConsumerThatDiesInATransactionLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
+	server := servicetest.StartMongod(t, services.MongodConfig{Parameters: map[string]string{"transactionLifetimeLimitSeconds": "2"}})
+	client := servicetest.Client(t, server.URL())
 	for place, want := range map[string]dedupe.Verdict{"marked": dedupe.Fresh, "effect": dedupe.Fresh, "committed": dedupe.Repeated} {
 		for mode, call := range transactional {
 			t.Run(mode+" "+place, func(t *testing.T) {
-				t.Parallel()
-				db := servicetest.Database(t)
+				t.Parallel() // the server is closed after all of them
+				db := servicetest.DatabaseOf(t, client)
 				s := newStore(t, db)
-				cmd, _ := child(t, db, mode, placeVariable+"="+place)
+				cmd, _ := child(t, db, mode, placeVariable+"="+place, "MONGODB_URL="+server.URL())
 				killed(t, cmd)
 				if _, total := effects(t, db); (total == 1) != (want == dedupe.Repeated) {
 					t.Fatalf("%d effects after the kill", total)
