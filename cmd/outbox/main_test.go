@@ -62,13 +62,13 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
 		"", "relay", "check", "indexes", "config", "version",
-		"stats", "explain", "failed", "get", "acts", "retry", "discard", "pause", "resume", "forget-cursor", "lint",
+		"stats", "explain", "failed", "get", "acts", "retry", "discard", "pause", "resume", "forget-cursor", "lint", "mail", "mail preview", "mail check",
 	} {
 		status, stdout, stderr := outbox(t, append(strings.Fields(command), "--help")...)
 		if status != exitOK || stderr != "" {
 			t.Errorf("%s --help: status %d, stderr %q", command, status, stderr)
 		}
-		golden(t, "help-"+command+".txt", stdout)
+		golden(t, "help-"+strings.ReplaceAll(command, " ", "-")+".txt", stdout)
 	}
 }
 

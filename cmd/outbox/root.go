@@ -35,7 +35,7 @@ func (p *program) root() *cobra.Command {
 	for group, commands := range map[string][]*cobra.Command{
 		run:  {p.relayCommand(), p.checkCommand(), p.indexesCommand(), p.configCommand()},
 		look: {p.statsCommand(), p.explainCommand(), p.failedCommand(), p.getCommand(), p.actsCommand(), p.lintCommand()},
-		act:  {p.retryCommand(), p.discardCommand(), p.pauseCommand(), p.resumeCommand(), p.forgetCursorCommand()},
+		act:  {p.retryCommand(), p.discardCommand(), p.pauseCommand(), p.resumeCommand(), p.forgetCursorCommand(), p.mailCommand()},
 		"":   {p.versionCommand()},
 	} {
 		for _, cmd := range commands {
