@@ -60,7 +60,7 @@ func (c *cast) awaitArrivals(relay *trial.Relay, but map[string]bool) {
 			c.t.Logf("the relay's log:\n%s", relay.Log())
 		}
 	}()
-	eventually(c.t, 3*time.Minute, "the arrival of all events", func() bool {
+	eventually(c.t, scale(3*time.Minute, 15*time.Minute), "the arrival of all events", func() bool {
 		arrived := c.arrivals()
 		for _, e := range committed {
 			if _, there := arrived[e.ID]; !there && !but[e.ID] {
