@@ -41,6 +41,10 @@ var rules = []rule{
 	{"sink/amqp", [][]string{mongoDriver, kafkaClient, aws, telemetry, program, tests, stores, {module + "/relay", module + "/sink/kafka", module + "/sink/sqs"}}},
 	{"sink/sqs", [][]string{mongoDriver, kafkaClient, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", module + "/sink/kafka", module + "/sink/amqp"}}},
 	{"sink/mail", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", module + "/sink/"}}},
+	{"sink/mail/memory", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", module + "/sink/mail/"}}},
+	{"sink/mail/mailtest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, stores, {module + "/relay", module + "/sink/mail/"}}},
+	{"store/mongo/mailstore", [][]string{kafkaClient, aws, rabbitMQ, telemetry, program, tests, {module + "/relay", module + "/store/", module + "/sink/kafka", module + "/sink/mail/"}}},
+	{"codec/aesgcm", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, sinks, {module + "/relay", module + "/internal/"}}},
 	{"sink/mail/smtp", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", module + "/sink/mail/folder", module + "/sink/mail/internal"}}},
 	{"sink/mail/folder", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, tests, stores, {module + "/relay", module + "/sink/mail/smtp", module + "/sink/mail/internal"}}},
 	{"store/storetest", [][]string{mongoDriver, kafkaClient, aws, rabbitMQ, telemetry, program, sinks, {module + "/store/mongo"}}},
@@ -99,7 +103,7 @@ func TestTheFirstRunCostsNobodyElseAnything(t *testing.T) {
 // one.
 func TestEachPackageHasItsRule(t *testing.T) {
 	t.Parallel()
-	for _, path := range goList(t, "./core/...", "./relay/...", "./store/...", "./sink/...", "./consumer/...", "./outboxtest/...", "./cmd/...") {
+	for _, path := range goList(t, "./core/...", "./relay/...", "./store/...", "./sink/...", "./consumer/...", "./codec/...", "./outboxtest/...", "./cmd/...") {
 		pkg := strings.TrimPrefix(path, module+"/")
 		if strings.Contains(pkg, "/internal/") {
 			continue
