@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -18,7 +17,7 @@ type sale struct {
 }
 
 func sales(ctx context.Context, db *mongo.Database) ([]sale, error) {
-	return all[sale](ctx, db.Collection("sales"))
+	return example.All[sale](ctx, db.Collection("sales"))
 }
 
 // awaitSales waits until the read model has counted n events at least.
@@ -57,7 +56,7 @@ func compareSales(ctx context.Context, db *mongo.Database, orders map[string]str
 // placed are the items of the orders in the database by the orders' ids; each
 // order has been paid.
 func placed(ctx context.Context, db *mongo.Database) (map[string]string, error) {
-	docs, err := all[struct {
+	docs, err := example.All[struct {
 		ID   bson.ObjectID `bson:"_id"`
 		Item string        `bson:"item"`
 	}](ctx, db.Collection("orders"))
@@ -66,16 +65,4 @@ func placed(ctx context.Context, db *mongo.Database) (map[string]string, error) 
 		orders[d.ID.Hex()] = d.Item
 	}
 	return orders, err
-}
-
-func all[T any](ctx context.Context, coll *mongo.Collection) ([]T, error) {
-	cursor, err := coll.Find(ctx, bson.D{})
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", coll.Name(), err)
-	}
-	var docs []T
-	if err := cursor.All(ctx, &docs); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", coll.Name(), err)
-	}
-	return docs, nil
 }

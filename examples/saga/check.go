@@ -50,7 +50,7 @@ func endedOrders(ctx context.Context, stage *example.Stage) (int, error) {
 func readState(ctx context.Context, stage *example.Stage) (*state, error) {
 	s := &state{}
 	var errs [4]error
-	s.orders, errs[0] = all[order](ctx, database(stage, "order").Collection("orders"))
+	s.orders, errs[0] = example.All[order](ctx, database(stage, "order").Collection("orders"))
 	s.payments, errs[1] = s.read(ctx, database(stage, "payment"), "accounts", "changes")
 	s.stock, errs[2] = s.read(ctx, database(stage, "inventory"), "stock", "changes")
 	s.shipments, errs[3] = s.read(ctx, database(stage, "shipping"), "", "shipments")
@@ -60,7 +60,7 @@ func readState(ctx context.Context, stage *example.Stage) (*state, error) {
 // read returns what was done for each order, and compares its sum with the
 // amounts.
 func (s *state) read(ctx context.Context, db *mongo.Database, amounts, changes string) (map[string][]string, error) {
-	notes, err := all[struct {
+	notes, err := example.All[struct {
 		Order, What string
 		By          int
 	}](ctx, db.Collection(changes))
@@ -75,7 +75,7 @@ func (s *state) read(ctx context.Context, db *mongo.Database, amounts, changes s
 	if amounts == "" {
 		return done, nil
 	}
-	docs, err := all[struct{ Amount, Start int }](ctx, db.Collection(amounts))
+	docs, err := example.All[struct{ Amount, Start int }](ctx, db.Collection(amounts))
 	for _, d := range docs {
 		sum += d.Start - d.Amount
 	}
@@ -83,15 +83,6 @@ func (s *state) read(ctx context.Context, db *mongo.Database, amounts, changes s
 		s.wrong = append(s.wrong, fmt.Sprintf("%s: the sum is off by %d", amounts, sum))
 	}
 	return done, err
-}
-
-func all[T any](ctx context.Context, coll *mongo.Collection) ([]T, error) {
-	cursor, err := coll.Find(ctx, bson.D{})
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", coll.Name(), err)
-	}
-	var docs []T
-	return docs, cursor.All(ctx, &docs)
 }
 
 // violations of the invariants, see the README.

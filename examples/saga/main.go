@@ -23,7 +23,8 @@ func main() { example.Main(run) }
 const (
 	orders = 200
 	// crashes is how often each service kills itself in the middle of a message.
-	crashes = 2
+	// MongoDB keeps the locks of such a transaction for a minute.
+	crashes = 1
 	// kills is how often a service is killed wherever it is.
 	kills = 4
 	pause = time.Second

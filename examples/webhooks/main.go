@@ -125,7 +125,7 @@ func (p *provider) post(ctx context.Context, key, body []byte, want int) error {
 		request.Header.Set("X-Signature", hex.EncodeToString(mac.Sum(nil)))
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			return false, nil //nolint:nilerr // the endpoint is away: again
+			return false, nil // the endpoint is away: again
 		}
 		defer response.Body.Close() //nolint:errcheck // it was read or isn't needed
 		if response.StatusCode != want && response.StatusCode < http.StatusInternalServerError {

@@ -64,9 +64,8 @@ func (o *orders) place(ctx context.Context, n int) error {
 		Item: fmt.Sprint("item-", rand.IntN(items)), Price: 5 + rand.IntN(20),
 	}
 	err := o.outbox.InTransaction(ctx, func(ctx context.Context) error {
-		_, err := o.coll.InsertOne(ctx, bson.D{
-			{Key: "_id", Value: order.ID}, {Key: "customer", Value: order.Customer}, {Key: "item", Value: order.Item},
-			{Key: "price", Value: order.Price}, {Key: "state", Value: "paying"},
+		_, err := o.coll.InsertOne(ctx, bson.M{
+			"_id": order.ID, "customer": order.Customer, "item": order.Item, "price": order.Price, "state": "paying",
 		})
 		if err != nil {
 			return err
