@@ -3,8 +3,10 @@ package mongo_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
@@ -20,45 +22,82 @@ import (
 // benchLanes is how many goroutines handle events.
 const benchLanes = 10
 
-// The naive way marks an event and then applies it, both acknowledged by the
-// majority; it loses or repeats effects in a crash. Run all of them in one run:
+// way is one of handling events: a call gets as many as size says.
+type way struct {
+	name   string
+	size   int
+	handle func(context.Context, *mongo.Database, *dedupe.Guard, []consumer.Delivery) error
+}
+
+// ways are those that are compared. The naive one marks an event and then applies
+// it, both acknowledged by the majority; it loses or repeats effects in a crash.
+var ways = []way{
+	{"naive", 1, func(ctx context.Context, db *mongo.Database, _ *dedupe.Guard, ds []consumer.Delivery) error {
+		result, err := db.Collection("naive").UpdateByID(ctx, ds[0].ID, bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "at", Value: 1}}}}, options.UpdateOne().SetUpsert(true))
+		if err != nil || result.UpsertedCount == 0 {
+			return err
+		}
+		return insert(ctx, db, ds)
+	}},
+	{"once", 1, func(ctx context.Context, db *mongo.Database, g *dedupe.Guard, ds []consumer.Delivery) error {
+		_, err := g.Once(ctx, ds[0], func(ctx context.Context) error { return insert(ctx, db, ds) })
+		return err
+	}},
+	{"batch-100", 100, func(ctx context.Context, db *mongo.Database, g *dedupe.Guard, ds []consumer.Delivery) error {
+		_, err := g.OnceBatch(ctx, ds, func(ctx context.Context, fresh []consumer.Delivery) error { return insert(ctx, db, fresh) })
+		return err
+	}},
+	{"once-repeated", 1, func(ctx context.Context, db *mongo.Database, g *dedupe.Guard, ds []consumer.Delivery) error {
+		ds[0].ID = "repeated"
+		_, err := g.Once(ctx, ds[0], func(ctx context.Context) error { return insert(ctx, db, ds) })
+		return err
+	}},
+	{"reserve", 1, func(ctx context.Context, db *mongo.Database, g *dedupe.Guard, ds []consumer.Delivery) error {
+		_, err := g.Reserve(ctx, ds[0], func(ctx context.Context, _ bool) error { return insert(ctx, db, ds) })
+		return err
+	}},
+}
+
+// Each way alone:
 //
-//	go test ./consumer/dedupe/mongo -run '^$' -bench . -benchtime 3000x
+//	go test ./consumer/dedupe/mongo -run '^$' -bench Effects -benchtime 3000x
 func BenchmarkEffects(b *testing.B) {
-	b.Run("naive", func(b *testing.B) {
-		bench(b, 1, func(ctx context.Context, db *mongo.Database, _ *dedupe.Guard, ds []consumer.Delivery) error {
-			result, err := db.Collection("naive").UpdateByID(ctx, ds[0].ID, bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "at", Value: 1}}}}, options.UpdateOne().SetUpsert(true))
-			if err != nil || result.UpsertedCount == 0 {
-				return err
+	for _, w := range ways {
+		b.Run(w.name, func(b *testing.B) {
+			f := newField(b)
+			b.ResetTimer()
+			f.run(b, w, b.N)
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+			b.ReportMetric(float64(f.commands.Load())/float64(b.N), "commands/event")
+		})
+	}
+}
+
+// All ways in turns, so that whatever else the machine does meets all of them;
+// each is compared with the naive one by the median of the turns:
+//
+//	go test ./consumer/dedupe/mongo -run '^$' -bench Beside -benchtime 9x
+func BenchmarkBesideNaive(b *testing.B) {
+	const events = 500 // a turn
+	f := newField(b)
+	ratios := map[string][]float64{}
+	for b.Loop() {
+		var naive time.Duration
+		for _, w := range ways {
+			began := time.Now()
+			f.run(b, w, events)
+			took := time.Since(began)
+			if w.name == "naive" {
+				naive = took
 			}
-			return insert(ctx, db, ds)
-		})
-	})
-	b.Run("once", func(b *testing.B) {
-		bench(b, 1, func(ctx context.Context, db *mongo.Database, g *dedupe.Guard, ds []consumer.Delivery) error {
-			_, err := g.Once(ctx, ds[0], func(ctx context.Context) error { return insert(ctx, db, ds) })
-			return err
-		})
-	})
-	b.Run("once-repeated", func(b *testing.B) {
-		bench(b, 1, func(ctx context.Context, db *mongo.Database, g *dedupe.Guard, ds []consumer.Delivery) error {
-			ds[0].ID = "repeated"
-			_, err := g.Once(ctx, ds[0], func(ctx context.Context) error { return insert(ctx, db, ds) })
-			return err
-		})
-	})
-	b.Run("batch-100", func(b *testing.B) {
-		bench(b, 100, func(ctx context.Context, db *mongo.Database, g *dedupe.Guard, ds []consumer.Delivery) error {
-			_, err := g.OnceBatch(ctx, ds, func(ctx context.Context, fresh []consumer.Delivery) error { return insert(ctx, db, fresh) })
-			return err
-		})
-	})
-	b.Run("reserve", func(b *testing.B) {
-		bench(b, 1, func(ctx context.Context, db *mongo.Database, g *dedupe.Guard, ds []consumer.Delivery) error {
-			_, err := g.Reserve(ctx, ds[0], func(ctx context.Context, _ bool) error { return insert(ctx, db, ds) })
-			return err
-		})
-	})
+			ratios[w.name] = append(ratios[w.name], took.Seconds()/naive.Seconds())
+		}
+	}
+	for _, w := range ways[1:] {
+		slices.Sort(ratios[w.name])
+		b.ReportMetric(ratios[w.name][len(ratios[w.name])/2], w.name+"/naive")
+	}
 }
 
 // insert writes the effects of events in one command.
@@ -71,35 +110,46 @@ func insert(ctx context.Context, db *mongo.Database, ds []consumer.Delivery) err
 	return err
 }
 
-// bench handles b.N events on ten lanes, size of them a call.
-func bench(b *testing.B, size int, handle func(context.Context, *mongo.Database, *dedupe.Guard, []consumer.Delivery) error) {
+// field is a database in which events have effects.
+type field struct {
+	db             *mongo.Database
+	guard          *dedupe.Guard
+	commands, next atomic.Int64
+}
+
+func newField(b *testing.B) *field {
 	b.Helper()
-	var commands, next atomic.Int64
-	monitor := &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { commands.Add(1) }}
-	db := servicetest.Database(b, options.Client().SetMonitor(monitor).SetWriteConcern(writeconcern.Majority()))
-	if err := db.CreateCollection(b.Context(), "effects"); err != nil {
-		b.Fatal(err)
+	f := &field{}
+	monitor := &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { f.commands.Add(1) }}
+	f.db = servicetest.Database(b, options.Client().SetMonitor(monitor).SetWriteConcern(writeconcern.Majority()))
+	for _, name := range []string{"effects", "naive"} {
+		if err := f.db.CreateCollection(b.Context(), name); err != nil {
+			b.Fatal(err)
+		}
 	}
-	if err := db.CreateCollection(b.Context(), "naive"); err != nil {
-		b.Fatal(err)
-	}
-	g := guard(b, newStore(b, db), dedupe.Config{})
-	commands.Store(0)
-	b.ResetTimer()
+	f.guard = guard(b, newStore(b, f.db), dedupe.Config{})
+	f.commands.Store(0)
+	return f
+}
+
+// run handles n events that are new, on ten lanes.
+func (f *field) run(b *testing.B, w way, n int) {
+	b.Helper()
+	end := f.next.Load() + int64(n)
 	done := make(chan error, benchLanes)
 	for range benchLanes {
 		go func() {
 			for {
-				first := int(next.Add(int64(size))) - size
-				if first >= b.N {
+				first := f.next.Add(int64(w.size)) - int64(w.size)
+				if first >= end {
 					done <- nil
 					return
 				}
-				ds := make([]consumer.Delivery, min(size, b.N-first))
+				ds := make([]consumer.Delivery, min(int64(w.size), end-first))
 				for i := range ds {
-					ds[i] = delivery(fmt.Sprint("e", first+i))
+					ds[i] = delivery(fmt.Sprint("e", first+int64(i)))
 				}
-				if err := handle(b.Context(), db, g, ds); err != nil {
+				if err := w.handle(b.Context(), f.db, f.guard, ds); err != nil {
 					done <- err
 					return
 				}
@@ -111,7 +161,4 @@ func bench(b *testing.B, size int, handle func(context.Context, *mongo.Database,
 			b.Error(err)
 		}
 	}
-	b.StopTimer()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-	b.ReportMetric(float64(commands.Load())/float64(b.N), "commands/event")
 }
