@@ -112,7 +112,8 @@ func (b *sqliteBench) open(ctx context.Context) (*sqlitestore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, s.Migrate(ctx)
+	err = s.Migrate(ctx)
+	return s, err
 }
 
 // storeRate is how many events or jobs one transaction of a backlog writes.

@@ -42,7 +42,7 @@ func (s *Store) acquire(ctx context.Context, req core.AcquireRequest) (*cursor, 
 		req.Lease = core.DefaultCursorLease
 	}
 	c := &cursor{
-		store: s, name: req.Name, owner: req.Owner, lease: req.Lease,
+		store: s, name: req.Name, owner: req.Owner, lease: req.Lease, marking: req.Marking,
 		queued: map[string]struct{}{}, behind: map[string]int64{},
 	}
 	err := s.write(ctx, func(tx *sql.Tx) error {

@@ -18,6 +18,8 @@ type cursor struct {
 	fence       int64
 	lease       time.Duration
 	term        core.Term
+	// marking tells that a Save sets published_at.
+	marking bool
 	// queued are the ids of the events with a job when the term began, and
 	// behind the last position of each key's jobs. A term reads each event once,
 	// and what it parks itself it has read.
@@ -132,7 +134,7 @@ func (c *cursor) save(ctx context.Context, settled []core.Mark) error {
 // the creation of every cursor, so that one that has still to deliver the event
 // doesn't take it for published before it began.
 func (c *cursor) markPublished(ctx context.Context, tx *sql.Tx, ids []int64) error {
-	if len(ids) == 0 {
+	if len(ids) == 0 || !c.marking {
 		return nil
 	}
 	list, err := json.Marshal(ids)
@@ -140,8 +142,7 @@ func (c *cursor) markPublished(ctx context.Context, tx *sql.Tx, ids []int64) err
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE outbox SET published_at = max(`+sqlNow+`, (SELECT 1 + max(created_at) FROM outbox_cursors))
-		WHERE id IN (SELECT value FROM json_each(?)) AND published_at IS NULL AND (SELECT marking FROM outbox_cursors WHERE name = ?)`,
-		string(list), c.name)
+		WHERE id IN (SELECT value FROM json_each(?)) AND published_at IS NULL`, string(list))
 	return err
 }
 

@@ -148,8 +148,10 @@ func (x explainer) causes(ctx context.Context, j *storedJob) ([]core.Cause, erro
 		causes = append(causes, core.Cause{Code: core.CauseBackoff, Until: due, Text: fmt.Sprintf(
 			"attempt %d ended with %s; it is tried again at %s; retry it by its id to try now", j.attempts, failure, clockText(due))})
 	case due.After(x.now):
-		causes = append(causes, core.Cause{Code: core.CauseDelayed, Until: due,
-			Text: "it is not due before " + clockText(due) + "; retry it by its id to make it due now"})
+		causes = append(causes, core.Cause{
+			Code: core.CauseDelayed, Until: due,
+			Text: "it is not due before " + clockText(due) + "; retry it by its id to make it due now",
+		})
 	case len(causes) == 0 && j.cursor.Valid:
 		causes = append(causes, core.Cause{Code: core.CauseDue, Text: fmt.Sprintf(
 			"it is due since %s: the holder of cursor %q delivers it next", clockText(j.waitsSince()), j.cursor.String)})

@@ -20,14 +20,16 @@ func (c *cursor) OpenJobs(ctx context.Context) ([]core.OpenJob, error) {
 		var o core.OpenJob
 		var seq, position int64
 		var due sql.NullInt64
-		if err := rows.Scan(&seq, &o.ID, &o.EventID, &o.Key, &position, &o.State, &o.Attempts, &due); err != nil {
+		var code, reason sql.NullString
+		if err := rows.Scan(&seq, &o.ID, &o.EventID, &o.Key, &position, &o.State, &o.Attempts, &code, &reason, &due); err != nil {
 			return err
 		}
 		o.Position, o.Ref = positionOf(position), seq
+		o.Failure = core.Failure{Code: code.String, Reason: reason.String}
 		o.Due = time.Duration(due.Int64) * time.Millisecond
 		jobs = append(jobs, o)
 		return nil
-	}, `SELECT seq, id, event_id, aggregate_id, position, state, attempts,
+	}, `SELECT seq, id, event_id, aggregate_id, position, state, attempts, failure_code, failure_reason,
 		CASE state WHEN 'ready' THEN available_at - `+sqlNow+` WHEN 'active' THEN lease_until + ? - `+sqlNow+` END
 		FROM outbox_jobs WHERE cursor = ? AND `+isOpen+` ORDER BY position`, core.TakeBackGrace.Milliseconds(), c.name)
 	if err != nil {

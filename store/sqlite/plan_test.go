@@ -19,26 +19,56 @@ func TestHotStatementsReadByAnIndex(t *testing.T) {
 		args  []any
 		index string
 	}{
-		"read": {"SELECT o.id FROM outbox_cursors c, outbox o WHERE c.name = ? AND o.id > ? AND " + notSkipped + " ORDER BY o.id LIMIT ?",
-			[]any{"route", 1, 500}, "INTEGER PRIMARY KEY"},
-		"claim": {"SELECT seq FROM outbox_jobs WHERE " + waits + " AND rank = ? AND available_at <= " + sqlNow + " ORDER BY available_at, seq LIMIT ? OFFSET ?",
-			[]any{"mail", 1, 10, 0}, "outbox_jobs_due"},
-		"claim of a tenant": {"SELECT seq FROM outbox_jobs WHERE " + waits + " AND tenant = ? AND rank = ? AND available_at <= " + sqlNow + " ORDER BY available_at, seq LIMIT ? OFFSET ?",
-			[]any{"mail", "acme", 1, 10, 0}, "outbox_jobs_tenants"},
-		"take back": {"SELECT seq FROM outbox_jobs WHERE " + lapsed + " ORDER BY lease_until, seq LIMIT ?",
-			[]any{5000, 10}, "outbox_jobs_leases"},
-		"next due": {"SELECT min(available_at) FROM outbox_jobs j WHERE state = 'ready' AND j.rank IS NOT NULL AND sink = ? AND j.rank = ?",
-			[]any{"mail", 1}, "outbox_jobs_due"},
-		"parked": {"SELECT seq FROM outbox_jobs WHERE cursor = ? AND position > ?",
-			[]any{"route", 1}, "outbox_jobs_parked"},
-		"open": {"SELECT seq FROM outbox_jobs WHERE cursor = ? AND " + isOpen + " ORDER BY position",
-			[]any{"route"}, "outbox_jobs_parked"},
-		"failed": {"SELECT seq FROM outbox_jobs WHERE state = ? AND state IN ('failed', 'unknown') AND seq > ? ORDER BY seq LIMIT ?",
-			[]any{"failed", 1, 10}, "outbox_jobs_ended"},
-		"clean": {"SELECT seq FROM outbox_jobs WHERE expire_at <= " + sqlNow + " ORDER BY expire_at LIMIT ?",
-			[]any{10}, "outbox_jobs_expiring"},
-		"bells": {"SELECT sink, rung FROM outbox_bells WHERE rung > ? ORDER BY rung",
-			[]any{1}, "outbox_bells_rung"},
+		"read": {
+			"SELECT o.id FROM outbox_cursors c, outbox o WHERE c.name = ? AND o.id > ? AND " + notSkipped + " ORDER BY o.id LIMIT ?",
+			[]any{"route", 1, 500},
+			"INTEGER PRIMARY KEY",
+		},
+		"claim": {
+			"SELECT seq FROM outbox_jobs WHERE " + waits + " AND rank = ? AND available_at <= " + sqlNow + " ORDER BY available_at, seq LIMIT ? OFFSET ?",
+			[]any{"mail", 1, 10, 0},
+			"outbox_jobs_due",
+		},
+		"claim of a tenant": {
+			"SELECT seq FROM outbox_jobs WHERE " + waits + " AND tenant = ? AND rank = ? AND available_at <= " + sqlNow + " ORDER BY available_at, seq LIMIT ? OFFSET ?",
+			[]any{"mail", "acme", 1, 10, 0},
+			"outbox_jobs_tenants",
+		},
+		"take back": {
+			"SELECT seq FROM outbox_jobs WHERE " + lapsed + " ORDER BY lease_until, seq LIMIT ?",
+			[]any{5000, 10},
+			"outbox_jobs_leases",
+		},
+		"next due": {
+			"SELECT min(available_at) FROM outbox_jobs j WHERE state = 'ready' AND j.rank IS NOT NULL AND sink = ? AND j.rank = ?",
+			[]any{"mail", 1},
+			"outbox_jobs_due",
+		},
+		"parked": {
+			"SELECT seq FROM outbox_jobs WHERE cursor = ? AND position > ?",
+			[]any{"route", 1},
+			"outbox_jobs_parked",
+		},
+		"open": {
+			"SELECT seq FROM outbox_jobs WHERE cursor = ? AND " + isOpen + " ORDER BY position",
+			[]any{"route"},
+			"outbox_jobs_parked",
+		},
+		"failed": {
+			"SELECT seq FROM outbox_jobs WHERE state = ? AND state IN ('failed', 'unknown') AND seq > ? ORDER BY seq LIMIT ?",
+			[]any{"failed", 1, 10},
+			"outbox_jobs_ended",
+		},
+		"clean": {
+			"SELECT seq FROM outbox_jobs WHERE expire_at <= " + sqlNow + " ORDER BY expire_at LIMIT ?",
+			[]any{10},
+			"outbox_jobs_expiring",
+		},
+		"bells": {
+			"SELECT sink, rung FROM outbox_bells WHERE rung > ? ORDER BY rung",
+			[]any{1},
+			"outbox_bells_rung",
+		},
 	} {
 		var plan []string
 		require.NoError(t, each(t.Context(), s.reads, func(rows *sql.Rows) error {

@@ -31,18 +31,17 @@ func (c *cursor) next(ctx context.Context, limit core.ReadLimit) (core.Batch, er
 	bell := c.store.bell
 	idle := time.NewTimer(c.store.cfg.ReadWait)
 	defer idle.Stop()
-	listening := false
+	batch, err := c.look(ctx, limit)
+	if err != nil || len(batch.Entries) > 0 {
+		return batch, err
+	}
+	// Changes are looked for from here on, so another look is due.
+	defer bell.listen()()
 	for {
 		heard := bell.heard()
-		batch, err := c.look(ctx, limit)
+		batch, err = c.look(ctx, limit)
 		if err != nil || len(batch.Entries) > 0 {
 			return batch, err
-		}
-		if !listening {
-			// It is asked for changes from here on, so another look is due.
-			defer bell.listen()()
-			listening = true
-			continue
 		}
 		select {
 		case <-heard:
@@ -71,8 +70,9 @@ func (c *cursor) look(ctx context.Context, limit core.ReadLimit) (batch core.Bat
 		if err != nil {
 			return err
 		}
-		full := false
-		if full, after, err = c.fill(ctx, tx, &batch, limit, after); err != nil || full {
+		full, last, err := c.fill(ctx, tx, &batch, limit, after)
+		after = last
+		if err != nil || full {
 			return err
 		}
 		// What is left out is passed, too: up to the end of the log in this state

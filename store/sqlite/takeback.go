@@ -34,6 +34,12 @@ type lapse struct {
 	id, sink string
 }
 
+// end is a job that was ended rather than made ready.
+type end struct {
+	id string
+	as core.JobState
+}
+
 func (s *Store) takeBack(ctx context.Context, req core.TakeBackRequest) (result core.TakeBackResult, err error) {
 	req.MaxRedeliveries = orDefault(req.MaxRedeliveries, core.DefaultMaxRedeliveries)
 	if req.Limit <= 0 {
@@ -48,21 +54,34 @@ func (s *Store) takeBack(ctx context.Context, req core.TakeBackRequest) (result 
 	}
 	// What Reservations can't tell is left; the others are taken back.
 	sent, asked := mayBeSent(ctx, req, overdue)
+	var ended []end
 	err = s.write(ctx, func(tx *sql.Tx) error {
-		result = core.TakeBackResult{}
+		result, ended = core.TakeBackResult{}, nil
 		for _, l := range overdue {
 			maySent, known := sent[l.id]
 			if !known && slices.Contains(req.NoRepeat, l.sink) {
 				continue
 			}
+			before := result
 			if err := s.endLease(ctx, tx, req, l, maySent, &result); err != nil {
 				return err
+			}
+			switch {
+			case result.Crashed > before.Crashed:
+				ended = append(ended, end{l.id, core.JobFailed})
+			case result.Unknown > before.Unknown:
+				ended = append(ended, end{l.id, core.JobUnknown})
 			}
 		}
 		return nil
 	})
 	if err != nil {
 		return core.TakeBackResult{}, err
+	}
+	for _, e := range ended {
+		if req.Ended != nil {
+			req.Ended(e.id, e.as)
+		}
 	}
 	return result, asked
 }
