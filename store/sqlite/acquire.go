@@ -47,7 +47,7 @@ func (s *Store) acquire(ctx context.Context, req core.AcquireRequest) (*cursor, 
 	}
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		c.expires = time.Now().Add(req.Lease)
-		if _, _, err := storedLayout(ctx, tx); err != nil {
+		if _, _, err := s.storedLayout(ctx, tx); err != nil {
 			return err
 		}
 		found, err := s.takeOver(ctx, tx, req)

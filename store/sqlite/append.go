@@ -104,7 +104,7 @@ func (s *Store) checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	if err := tx.QueryRowContext(ctx, "SELECT layout, id FROM outbox_meta").Scan(&version, &id); err != nil {
 		return err
 	}
-	if err := checkVersion(version); err != nil {
+	if err := s.checkVersion(version); err != nil {
 		return err
 	}
 	s.mu.Lock()

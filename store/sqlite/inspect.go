@@ -18,12 +18,12 @@ func (s *Store) Layout(ctx context.Context) (stored, known int, err error) {
 		err = s.reads.QueryRowContext(ctx, "SELECT layout FROM outbox_meta").Scan(&stored)
 	}
 	if errors.Is(err, core.ErrNoOutbox) {
-		return 0, layoutVersion, nil
+		return 0, len(s.steps), nil
 	}
 	if err != nil {
-		return 0, layoutVersion, fmt.Errorf("reading the layout of %s: %w", s.path, err)
+		return 0, len(s.steps), fmt.Errorf("reading the layout of %s: %w", s.path, err)
 	}
-	return stored, layoutVersion, nil
+	return stored, len(s.steps), nil
 }
 
 // LeaseUntil tells when the lease of a cursor ends, zero for one that doesn't

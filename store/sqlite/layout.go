@@ -1,11 +1,8 @@
 package sqlite
 
-// layoutVersion is the version of the stored layout that this package writes. A
-// file with an older one is migrated, one with a newer one refused.
-var layoutVersion = len(migrations)
-
-// migrations are the steps from each version to the next; the first makes
-// version 1 of nothing. A step that was released is never changed.
+// migrations are the steps from each version of the stored layout to the next;
+// the first makes version 1 of nothing. A file with an older version is migrated,
+// one with a newer one refused. A step that was released is never changed.
 var migrations = [][]string{layout1}
 
 // eventFields are the columns that an event and a job have in common. The

@@ -49,19 +49,19 @@ func (s *Store) migrate(ctx context.Context) error {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	from, id, err := storedLayout(ctx, tx)
+	from, id, err := s.storedLayout(ctx, tx)
 	if err != nil {
 		return err
 	}
-	if from < layoutVersion {
-		for _, step := range migrations[from:] {
+	if from < len(s.steps) {
+		for _, step := range s.steps[from:] {
 			for _, statement := range step {
 				if _, err := tx.ExecContext(ctx, statement); err != nil {
 					return err
 				}
 			}
 		}
-		if err := tx.QueryRowContext(ctx, "UPDATE outbox_meta SET layout = ? RETURNING id", layoutVersion).Scan(&id); err != nil {
+		if err := tx.QueryRowContext(ctx, "UPDATE outbox_meta SET layout = ? RETURNING id", len(s.steps)).Scan(&id); err != nil {
 			return err
 		}
 		if err := tx.Commit(); err != nil {
@@ -87,7 +87,7 @@ type querier interface {
 
 // storedLayout is the version that stands in the file, 0 where there is no
 // outbox, and the id of the outbox. A newer version is an error.
-func storedLayout(ctx context.Context, q querier) (version int, id string, err error) {
+func (s *Store) storedLayout(ctx context.Context, q querier) (version int, id string, err error) {
 	var there bool
 	err = q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox_meta')").Scan(&there)
 	if err != nil || !there {
@@ -96,12 +96,12 @@ func storedLayout(ctx context.Context, q querier) (version int, id string, err e
 	if err := q.QueryRowContext(ctx, "SELECT layout, id FROM outbox_meta").Scan(&version, &id); err != nil {
 		return 0, "", err
 	}
-	return version, id, checkVersion(version)
+	return version, id, s.checkVersion(version)
 }
 
-func checkVersion(version int) error {
-	if version > layoutVersion {
-		return fmt.Errorf("%w: the file has version %d, this one knows %d", core.ErrNewerLayout, version, layoutVersion)
+func (s *Store) checkVersion(version int) error {
+	if version > len(s.steps) {
+		return fmt.Errorf("%w: the file has version %d, this one knows %d", core.ErrNewerLayout, version, len(s.steps))
 	}
 	return nil
 }
@@ -117,14 +117,14 @@ func (s *Store) exists(ctx context.Context) error {
 	if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: there is no file %s", core.ErrNoOutbox, s.path)
 	}
-	version, id, err := storedLayout(ctx, s.reads)
+	version, id, err := s.storedLayout(ctx, s.reads)
 	switch {
 	case err != nil:
 		return err
 	case version == 0:
 		return fmt.Errorf("%w: %s has no table outbox_meta", core.ErrNoOutbox, s.path)
-	case version < layoutVersion:
-		return fmt.Errorf("the stored layout has version %d: a relay of this version, or Migrate, brings it to %d", version, layoutVersion)
+	case version < len(s.steps):
+		return fmt.Errorf("the stored layout has version %d: a relay of this version, or Migrate, brings it to %d", version, len(s.steps))
 	}
 	s.found(id)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +48,51 @@ func TestMigrateChangesNothingThatIsThere(t *testing.T) {
 	require.NoError(t, s.Migrate(t.Context()))
 	require.Equal(t, before, dump(t, s))
 	require.Equal(t, []string{"a"}, logOf(t, s))
+}
+
+// TestAnOlderLayoutIsMigratedOnce has a version to come, whose step would fail if
+// it ran twice.
+func TestAnOlderLayoutIsMigratedOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "shop.db")
+	old := newStore(t, path, Config{})
+	require.NoError(t, commit(t.Context(), old, event("a")))
+	next := append(slices.Clone(migrations), []string{"ALTER TABLE outbox_cursors ADD COLUMN colour TEXT", "CREATE TABLE outbox_colours (name TEXT)"})
+	var all sync.WaitGroup
+	errs := make([]error, 6)
+	for i := range errs {
+		s, err := New(path, Config{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		s.steps = next
+		if i == 0 {
+			_, err := s.Stats(t.Context()) // who only looks migrates nothing
+			require.ErrorContains(t, err, "the stored layout has version 1")
+		}
+		all.Go(func() { errs[i] = s.Migrate(t.Context()) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"2"}, texts(t, old, "SELECT layout FROM outbox_meta"))
+	require.Equal(t, []string{"a"}, logOf(t, old))
+	require.ErrorIs(t, commit(t.Context(), old, event("b")), core.ErrNewerLayout)
+}
+
+// TestAMigrationThatFailsLeavesTheOldLayout: it is one transaction.
+func TestAMigrationThatFailsLeavesTheOldLayout(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "shop.db")
+	old := newStore(t, path, Config{})
+	before := dump(t, old)
+	s, err := New(path, Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s.steps = append(slices.Clone(migrations), []string{"CREATE TABLE outbox_colours (name TEXT)", "nonsense"})
+	require.ErrorContains(t, s.Migrate(t.Context()), "nonsense")
+	require.Equal(t, before, dump(t, old))
+	require.NoError(t, commit(t.Context(), old, event("a")))
 }
 
 func TestNewerLayoutIsRefused(t *testing.T) {

@@ -31,6 +31,8 @@ type Store struct {
 	// nothing else.
 	now     func() time.Time
 	metrics metrics
+	// steps are migrations; their number is the version that is known.
+	steps [][]string
 
 	mu sync.Mutex
 	// ready tells that the layout was found to be known, and id names this
@@ -73,7 +75,7 @@ func New(path string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, cfg: cfg, now: time.Now, running: map[*sql.Tx]*transaction{}}
+	s := &Store{path: path, cfg: cfg, now: time.Now, steps: migrations, running: map[*sql.Tx]*transaction{}}
 	if s.metrics, err = newMetrics(cfg.MeterProvider, cfg.Source); err != nil {
 		return nil, err
 	}
