@@ -127,7 +127,7 @@ func openJobsRules() []rule {
 			for _, o := range k.open("a1", "b1", "a2", "c1") {
 				p := order[o.EventID]
 				if o.ID == "" || o.ID != p.ID || o.Ref == nil || p.Ref == nil || o.Key != o.EventID[:1] ||
-					o.Position != p.Entry.Mark.Position() || o.State != p.State || o.Attempts != p.Attempts {
+					o.Position != p.Entry.Mark.Position() || o.State != p.State || o.Attempts != p.Attempts || o.Failure.Reason != p.Failure.Reason {
 					k.Errorf("listed %+v, parked %+v", o, p)
 				}
 			}

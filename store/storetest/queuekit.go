@@ -172,12 +172,22 @@ func (k *queueKit) takeBack(req core.TakeBackRequest, want core.TakeBackResult) 
 
 func (k *queueKit) takeBackBy(q Queue, req core.TakeBackRequest, want core.TakeBackResult) {
 	k.Helper()
+	told := map[core.JobState]int{}
+	req.Ended = func(id string, as core.JobState) {
+		if id == "" {
+			k.Errorf("a job ended as %s and its id isn't told", as)
+		}
+		told[as]++
+	}
 	got, err := q.TakeBack(k.ctx, req)
 	if err != nil {
 		k.Fatalf("taking back: %v", err)
 	}
 	if got != want {
 		k.Fatalf("took back %+v, want %+v", got, want)
+	}
+	if told[core.JobFailed] != got.Crashed || told[core.JobUnknown] != got.Unknown {
+		k.Errorf("took back %+v, and Ended was told %v", got, told)
 	}
 }
 
