@@ -60,12 +60,15 @@ func (p *program) check(ctx context.Context, file *config.File, timeout time.Dur
 			sampleErr = err
 			return
 		}
-		defer func() { _ = closeStore(s) }()
+		parts.store = s
 		s.check(checking, file, found)
 		reading, cancel := withTimeout(ctx, timeout)
 		defer cancel()
 		sample, sampleErr = s.newest(reading, sampleSize)
 	}()
+	if parts.store != nil {
+		defer func() { _ = closeStore(parts.store) }()
+	}
 	sinks, err := openSinks(file, parts)
 	if err != nil {
 		found.fail("sinks", err.Error(), "")

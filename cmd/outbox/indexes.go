@@ -37,6 +37,11 @@ func (p *program) indexesCommand() *cobra.Command {
 			more, err = store.ensureValidators(ctx, *dryRun)
 			lines = append(lines, more...)
 		}
+		if keeper, ok := store.(mailKeeper); ok && err == nil && keepsMails(file) {
+			var more []string
+			more, err = keeper.ensureMailIndexes(ctx, *dryRun)
+			lines = append(lines, more...)
+		}
 		for _, line := range lines {
 			fmt.Fprintln(p.stdout, line)
 		}

@@ -22,7 +22,7 @@ func (p *program) mailCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(p.mailPreviewCommand(), p.mailCheckCommand())
+	cmd.AddCommand(p.mailPreviewCommand(), p.mailCheckCommand(), p.mailResolveCommand())
 	for _, sub := range cmd.Commands() {
 		refuse := sub.Args
 		sub.Args = func(cmd *cobra.Command, args []string) error {

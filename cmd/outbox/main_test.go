@@ -62,7 +62,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
 		"", "relay", "check", "indexes", "config", "version",
-		"stats", "explain", "failed", "get", "acts", "retry", "discard", "pause", "resume", "forget-cursor", "lint", "mail", "mail preview", "mail check",
+		"stats", "explain", "failed", "get", "acts", "retry", "discard", "pause", "resume", "forget-cursor", "lint", "mail", "mail preview", "mail check", "mail resolve",
 	} {
 		status, stdout, stderr := outbox(t, append(strings.Fields(command), "--help")...)
 		if status != exitOK || stderr != "" {

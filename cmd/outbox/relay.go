@@ -59,11 +59,6 @@ func (p *program) relay(ctx context.Context, file *config.File) (err error) {
 		logger.Info("admin listener open", "address", admin.address())
 	}
 
-	sinks, err := openSinks(file, parts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeSinks(sinks)) }()
 	store, err := awaitStore(ctx, file, parts, health)
 	if err != nil && ctx.Err() != nil {
 		logger.Info("relay stopped before the store was there", "cause", context.Cause(ctx), "error", err)
@@ -73,8 +68,18 @@ func (p *program) relay(ctx context.Context, file *config.File) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore(store)) }()
+	parts.store = store
+	sinks, err := openSinks(file, parts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeSinks(sinks)) }()
 
-	r, err := relay.New(relayConfig(file, store, sinks, parts))
+	cfg := relayConfig(file, store, sinks, parts)
+	if cfg.Reservations, err = reservations(file, store); err != nil {
+		return err
+	}
+	r, err := relay.New(cfg)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ var (
 	sinkKinds = map[string]func() sinkOptions{
 		"amqp":  func() sinkOptions { return newAMQPOptions() },
 		"kafka": func() sinkOptions { return newKafkaOptions() },
+		"mail":  func() sinkOptions { return newMailOptions() },
 		"sqs":   func() sinkOptions { return newSQSOptions() },
 	}
 )
@@ -32,6 +33,8 @@ type parts struct {
 	// queue is how a store is to keep jobs; its zero value stands for the
 	// store's own defaults.
 	queue config.Queue
+	// store is what a sink may keep something in. Stores don't use it.
+	store store
 }
 
 // storeOptions is the configuration of one kind of store.
