@@ -83,6 +83,21 @@ func (s *Server) Offer(extension string) {
 	s.ehlo = append(s.ehlo, extension)
 }
 
+// Next lets the next answer to a verb be another. used tells whether it was given;
+// if not, it is taken back.
+func (s *Server) Next(verb, answer string) (used func() bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script[verb] = []string{answer}
+	return func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		given := len(s.script[verb]) == 0
+		s.script[verb] = nil
+		return given
+	}
+}
+
 // Release lets what is Late answer.
 func (s *Server) Release() { close(s.release) }
 
