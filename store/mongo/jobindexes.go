@@ -105,7 +105,7 @@ func (s *Store) keepLonger(ctx context.Context, state core.JobState, ms int64) e
 	_, err := s.jobs.UpdateMany(ctx,
 		bson.D{{Key: "state", Value: state}, {Key: "expire_at", Value: op("$gt", bson.DateTime(0))}},
 		bson.A{op("$set", bson.D{{Key: "expire_at", Value: op("$max", bson.A{
-			"$expire_at", op("$add", bson.A{"$finished_at", ms}),
+			"$expire_at", op("$add", bson.A{dateIn("finished_at", "$$NOW"), ms}),
 		})}})})
 	if err != nil {
 		return fmt.Errorf("raising the retention of %s jobs: %w", state, err)

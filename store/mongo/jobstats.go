@@ -44,7 +44,7 @@ func (s *Store) Stats(ctx context.Context) (core.Stats, error) {
 // counted is how many jobs of a sink are in a state.
 type counted struct {
 	ID struct {
-		Sink  string        `bson:"sink"`
+		Sink  bson.RawValue `bson:"sink"`
 		State core.JobState `bson:"state"`
 	} `bson:"_id"`
 	Jobs    int64     `bson:"jobs"`
@@ -71,10 +71,11 @@ func (s *Store) countJobs(ctx context.Context, stats *core.Stats) error {
 			return err
 		}
 		for _, c := range found {
-			sink := sinks[c.ID.Sink]
+			name, _ := textOf(c.ID.Sink)
+			sink := sinks[name]
 			if sink == nil {
-				sink = &core.SinkStats{Sink: c.ID.Sink}
-				sinks[c.ID.Sink] = sink
+				sink = &core.SinkStats{Sink: name}
+				sinks[name] = sink
 			}
 			c.add(stats, sink, now)
 		}
@@ -88,7 +89,7 @@ func (s *Store) countJobs(ctx context.Context, stats *core.Stats) error {
 // countBy counts by sink. A covered index answers for ready jobs.
 func (s *Store) countBy(ctx context.Context, query bson.D, now time.Time) ([]counted, error) {
 	delayed := op("$gt", bson.A{"$available_at", now})
-	since := op("$max", bson.A{"$available_at", op("$cond", bson.A{
+	since := op("$max", bson.A{dateIn("available_at", nil), op("$cond", bson.A{
 		op("$eq", bson.A{op("$type", "$seq"), "timestamp"}), op("$toDate", "$seq"), nil,
 	})})
 	cur, err := s.jobs.Aggregate(ctx, bson.A{

@@ -59,7 +59,6 @@ func (l *linter) job(ctx context.Context, raw bson.Raw) {
 	add := func(fatal bool, field, problem, advice string) {
 		l.add(LintFinding{Collection: l.store.jobs.Name(), Field: field, Problem: problem, Advice: advice, Fatal: fatal}, raw)
 	}
-	const never = "no worker ever takes it: correct its producer, and the document"
 	state, isText := raw.Lookup("state").StringValueOK()
 	switch core.JobState(state) {
 	case core.JobReady, core.JobActive:
@@ -91,7 +90,7 @@ func (l *linter) job(ctx context.Context, raw bson.Raw) {
 	for _, f := range jobTypes {
 		v, err := raw.LookupErr(f.name)
 		if err == nil && v.Type != bson.TypeNull && !slices.Contains(f.types, v.Type) {
-			add(true, f.name, "is of type "+kindOf(v.Type)+", want "+f.want, never)
+			add(f.fatal, f.name, "is of type "+kindOf(v.Type)+", want "+f.want, f.advice)
 		}
 	}
 	if _, err := raw.LookupErr("cursor"); err != nil {
@@ -151,16 +150,21 @@ var numbers = []bson.Type{bson.TypeInt32, bson.TypeInt64, bson.TypeDouble, bson.
 
 var dates = []bson.Type{bson.TypeDateTime}
 
-// jobTypes are the types of the fields that claims and settlements compute with.
+const never = "no worker ever takes it: correct its producer, and the document"
+
+// jobTypes are the types of the fields that claims and settlements compute with,
+// and what comes of another.
 var jobTypes = []struct {
 	name, want string
 	types      []bson.Type
+	fatal      bool
+	advice     string
 }{
-	{"tenant", "a string", []bson.Type{bson.TypeString}},
-	{"available_at", "a date", dates},
-	{"lease_until", "a date", dates},
-	{"expire_at", "a date", dates},
-	{"attempts", "a number", numbers},
-	{"max_attempts", "a number", numbers},
-	{"redeliveries", "a number", numbers},
+	{"tenant", "a string", []bson.Type{bson.TypeString}, true, "workers that take tenants in turn never take it: correct its producer, and the document"},
+	{"available_at", "a date", dates, true, "it goes out at once, or never: correct its producer, and the document"},
+	{"lease_until", "a date", dates, true, `its lease never ends: set state to "ready"`},
+	{"expire_at", "a date", dates, true, "it is never removed: correct its producer, and the document"},
+	{"attempts", "a number", numbers, false, "it counts as 0: insert jobs without attempts"},
+	{"max_attempts", "a number", numbers, false, "the default counts: correct its producer"},
+	{"redeliveries", "a number", numbers, false, "it counts as 0: insert jobs without redeliveries"},
 }

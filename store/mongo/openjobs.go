@@ -32,8 +32,8 @@ var openFields = bson.D{
 	{Key: "due", Value: op("$subtract", bson.A{
 		op("$cond", bson.A{
 			op("$eq", bson.A{"$state", core.JobActive}),
-			op("$add", bson.A{"$lease_until", core.TakeBackGrace.Milliseconds()}),
-			"$available_at",
+			op("$add", bson.A{dateIn("lease_until", "$$NOW"), core.TakeBackGrace.Milliseconds()}),
+			dateIn("available_at", "$$NOW"),
 		}),
 		"$$NOW",
 	})},

@@ -139,7 +139,7 @@ func groupSettlements(settlements []core.Settlement) ([]*group, []*core.Claimed,
 func (s *Store) settling(g *group) bson.D {
 	set := bson.D{}
 	if g.kind != core.GiveBack && !g.uncounted {
-		set = append(set, bson.E{Key: "attempts", Value: op("$add", bson.A{op("$ifNull", bson.A{"$attempts", 0}), 1})})
+		set = append(set, bson.E{Key: "attempts", Value: op("$add", bson.A{countIn("attempts"), 1})})
 	}
 	if g.failure {
 		set = append(set, bson.E{Key: "failure", Value: bson.D{

@@ -67,14 +67,14 @@ func (s *Store) takeBack(ctx context.Context, req core.TakeBackRequest) (core.Ta
 	}
 	end(&result.Ready, ready, core.JobReady, append(released("$$NOW"),
 		bson.E{Key: "redelivered", Value: true},
-		bson.E{Key: "redeliveries", Value: op("$add", bson.A{op("$ifNull", bson.A{"$redeliveries", 0}), 1})}))
+		bson.E{Key: "redeliveries", Value: op("$add", bson.A{countIn("redeliveries"), 1})}))
 	for parked, lapses := range crashed {
 		set := s.failed(parked)
 		if parked {
 			set = append(set, bson.E{Key: "open", Value: "$hold"}) // not there where it is not to hold
 		}
 		end(&result.Crashed, lapses, core.JobFailed, append(set, becauseOf(core.CodeCrashed, op("$concat", bson.A{
-			"the lease ran out ", op("$toString", op("$add", bson.A{op("$ifNull", bson.A{"$redeliveries", 0}), 1})), " times",
+			"the lease ran out ", op("$toString", op("$add", bson.A{countIn("redeliveries"), 1})), " times",
 		}))))
 	}
 	for parked, lapses := range unknown {
@@ -93,11 +93,10 @@ func becauseOf(code string, reason any) bson.E {
 
 // lapse is a lease that ran out.
 type lapse struct {
-	ID           bson.RawValue `bson:"_id"`
-	Sink         string        `bson:"sink"`
-	Cursor       string        `bson:"cursor"`
-	Token        bson.RawValue `bson:"token"`
-	Redeliveries int           `bson:"redeliveries"`
+	ID           bson.RawValue
+	Sink, Cursor string
+	Token        bson.RawValue
+	Redeliveries int
 }
 
 func (l lapse) parked() bool { return l.Cursor != "" }
@@ -124,9 +123,19 @@ func (s *Store) overdue(ctx context.Context, req core.TakeBackRequest) ([]lapse,
 	if err != nil {
 		return nil, fmt.Errorf("looking for leases that ran out: %w", err)
 	}
-	var found []lapse
-	if err := cur.All(ctx, &found); err != nil {
+	var docs []bson.Raw
+	if err := cur.All(ctx, &docs); err != nil {
 		return nil, fmt.Errorf("looking for leases that ran out: %w", err)
+	}
+	found := make([]lapse, len(docs))
+	for i, raw := range docs {
+		l := lapse{ID: raw.Lookup("_id"), Token: raw.Lookup("token"), Redeliveries: count32(raw.Lookup("redeliveries"), 0)}
+		if l.Token.IsZero() { // written by hand: none is what it is found by
+			l.Token = bson.RawValue{Type: bson.TypeNull}
+		}
+		l.Sink, _ = textOf(raw.Lookup("sink"))
+		l.Cursor, _ = textOf(raw.Lookup("cursor"))
+		found[i] = l
 	}
 	return found, nil
 }

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 
 	"github.com/gooutbox/outbox/core"
 )
+
+// isTenant leaves out what is no name: a claim for a tenant wouldn't find it.
+var isTenant = op("$or", bson.A{bson.D{{Key: "_id", Value: nil}}, bson.D{{Key: "_id", Value: op("$type", "string")}}})
 
 // Tenants lists tenants with ready jobs by name, see core.Queue. It reads one
 // index key a tenant.
@@ -23,7 +27,7 @@ func (s *Store) Tenants(ctx context.Context, sink, after string, limit int) ([]s
 	}
 	filter = append(filter, bson.E{Key: "rank", Value: op("$gte", 0)})
 	cur, err := s.queue.latest.Aggregate(withoutSession(ctx), bson.A{
-		op("$match", filter), op("$group", bson.D{{Key: "_id", Value: "$tenant"}}),
+		op("$match", filter), op("$group", bson.D{{Key: "_id", Value: "$tenant"}}), op("$match", isTenant),
 		op("$sort", bson.D{{Key: "_id", Value: 1}}), op("$limit", limit+1),
 	})
 	if err != nil {
@@ -64,9 +68,7 @@ func (s *Store) NextDue(ctx context.Context, sink string, tenants []string) (tim
 			parts = append(parts, bson.A{
 				op("$match", append(filter, bson.E{Key: "rank", Value: rank})),
 				op("$sort", bson.D{{Key: "available_at", Value: 1}}), op("$limit", 1),
-				op("$project", bson.D{{Key: "_id", Value: 0}, {Key: "in", Value: op("$subtract", bson.A{
-					op("$ifNull", bson.A{"$available_at", bson.DateTime(0)}), "$$NOW",
-				})}}),
+				op("$project", bson.D{{Key: "_id", Value: 0}, {Key: "in", Value: op("$subtract", bson.A{dateIn("available_at", "$$NOW"), "$$NOW"})}}),
 			})
 		}
 	}
@@ -95,5 +97,5 @@ func (s *Store) nextDue(ctx context.Context, parts []bson.A) (time.Duration, boo
 	if err := cur.All(ctx, &found); err != nil || len(found) == 0 {
 		return 0, false, err
 	}
-	return time.Duration(found[0].In) * time.Millisecond, true, nil
+	return time.Duration(min(found[0].In, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond, true, nil
 }

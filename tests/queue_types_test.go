@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,10 +20,14 @@ import (
 
 // handWrittenJob is the least document of docs/layout.md, and what else is given.
 func handWrittenJob(more ...bson.E) bson.D {
-	return append(bson.D{
+	doc := bson.D{
 		{Key: "seq", Value: bson.Timestamp{}}, {Key: "sink", Value: "s"}, {Key: "state", Value: core.JobReady}, {Key: "rank", Value: 1},
 		{Key: "event_type", Value: "by.hand"}, {Key: "payload", Value: bson.D{{Key: "a", Value: 1}}},
-	}, more...)
+	}
+	doc = slices.DeleteFunc(doc, func(e bson.E) bool {
+		return slices.ContainsFunc(more, func(m bson.E) bool { return m.Key == e.Key })
+	})
+	return append(doc, more...)
 }
 
 // TestAJobWithFieldsOfWrongTypesHoldsUpNoOther inserts a document by hand, as a
@@ -34,6 +39,10 @@ func TestAJobWithFieldsOfWrongTypesHoldsUpNoOther(t *testing.T) {
 		{Key: "available_at", Value: int64(1_735_689_600_000)},
 		{Key: "attempts", Value: "0"},
 		{Key: "attempts", Value: bson.A{}},
+		{Key: "available_at", Value: bson.Timestamp{T: 1}}, // after all dates
+		{Key: "available_at", Value: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)},
+		{Key: "max_attempts", Value: "many"},
+		{Key: "sink", Value: 5},
 	} {
 		t.Run(fmt.Sprintf("%s-%T", wrong.Key, wrong.Value), func(t *testing.T) {
 			t.Parallel()
@@ -56,6 +65,8 @@ func TestAJobWithFieldsOfWrongTypesHoldsUpNoOther(t *testing.T) {
 				require.NoError(t, err)
 				return n == jobs
 			})
+			_, err = s.Stats(t.Context())
+			require.NoError(t, err)
 		})
 	}
 }
