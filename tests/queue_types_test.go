@@ -21,8 +21,12 @@ import (
 // handWrittenJob is the least document of docs/layout.md, and what else is given.
 func handWrittenJob(more ...bson.E) bson.D {
 	doc := bson.D{
-		{Key: "seq", Value: bson.Timestamp{}}, {Key: "sink", Value: "s"}, {Key: "state", Value: core.JobReady}, {Key: "rank", Value: 1},
-		{Key: "event_type", Value: "by.hand"}, {Key: "payload", Value: bson.D{{Key: "a", Value: 1}}},
+		{Key: "seq", Value: bson.Timestamp{}},
+		{Key: "sink", Value: "s"},
+		{Key: "state", Value: core.JobReady},
+		{Key: "rank", Value: 1},
+		{Key: "event_type", Value: "by.hand"},
+		{Key: "payload", Value: bson.D{{Key: "a", Value: 1}}},
 	}
 	doc = slices.DeleteFunc(doc, func(e bson.E) bool {
 		return slices.ContainsFunc(more, func(m bson.E) bool { return m.Key == e.Key })

@@ -17,7 +17,7 @@ import (
 )
 
 // shellBlock is a block of commands in a page.
-var shellBlock = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```")
+var shellBlock = regexp.MustCompile("(?m)^ *```sh\n((?s:.*?))\n *```")
 
 // commandsOf returns the lines of a page's blocks, without comments.
 func commandsOf(t *testing.T, page string) []string {
@@ -42,7 +42,7 @@ func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "*/README.md", "examples/*/README.md"} {
-		found, err := filepath.Glob(filepath.Join("../..", pattern))
+		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func isTarget(t *testing.T, line string, _ []string) {
 		t.Fatal(err)
 	}
 	target := regexp.MustCompile(`make (?:-s )?([a-z-]+)`).FindStringSubmatch(line)
-	if target == nil || !regexp.MustCompile(`(?m)^`+target[1]+`:`).Match(makefile) {
+	if len(target) < 2 || !regexp.MustCompile(`(?m)^`+target[1]+`:`).Match(makefile) {
 		t.Errorf("%q: there is no such target", line)
 	}
 }
@@ -195,9 +195,9 @@ func isTested(t *testing.T, line string, words []string) {
 		if i < 2 || words[i-1] != "run" || words[i-2] != "go" {
 			continue
 		}
-		folder := strings.TrimSuffix(filepath.Join("../..", word), "&")
+		folder := strings.TrimSuffix(filepath.Join("..", "..", word), "&")
 		if parts := strings.Split(word, "/"); len(parts) > 3 && parts[1] == "examples" {
-			folder = filepath.Join("../..", parts[1], parts[2]) // a part of the example that is run by its test
+			folder = filepath.Join("..", "..", parts[1], parts[2]) // a part of the example that is run by its test
 		}
 		if tests, err := filepath.Glob(filepath.Join(folder, "*_test.go")); err != nil || len(tests) == 0 {
 			t.Errorf("%q: %s has no test", line, word)

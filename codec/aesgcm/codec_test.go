@@ -136,7 +136,7 @@ func TestWhatWasAlteredIsRejected(t *testing.T) {
 		changed[bit/8] ^= 1 << (bit % 8)
 		refuse("a bit is another", changed, "event-1", "k")
 	}
-	for n := range len(sealed) {
+	for n := range sealed {
 		refuse("it is cut", sealed[:n], "event-1", "k")
 	}
 	refuse("it is longer", append(bytes.Clone(sealed), 0), "event-1", "k")

@@ -2,6 +2,7 @@ package servicetest
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -56,7 +57,7 @@ func NewBreaker(t testing.TB, framing Framing) *Breaker {
 			b.mu.Lock()
 			target := b.target
 			b.mu.Unlock()
-			server, err := net.Dial("tcp", target)
+			server, err := new(net.Dialer).DialContext(context.Background(), "tcp", target)
 			if err != nil {
 				_ = client.Close()
 				continue

@@ -175,10 +175,10 @@ func race(t *testing.T, l mail.Ledger, id string) {
 	}
 }
 
-// lapse makes a reservation whose time is over.
-func lapse(t *testing.T, l mail.Ledger, id, token string) {
+// lapse makes a reservation, under t1, whose time is over.
+func lapse(t *testing.T, l mail.Ledger, id string) {
 	t.Helper()
-	req := request(id, token)
+	req := request(id, "t1")
 	req.For = short
 	reserve(t, l, req, mail.VerdictReserved)
 	require.Eventually(t, func() bool {
@@ -194,7 +194,7 @@ func lapse(t *testing.T, l mail.Ledger, id, token string) {
 }
 
 func died(t *testing.T, l mail.Ledger) {
-	lapse(t, l, "m", "t1")
+	lapse(t, l, "m")
 	found := reserve(t, l, request("m", "t2"), mail.VerdictUnknown)
 	require.Equal(t, mail.StateUnknown, found.Record.State)
 	require.Equal(t, []mail.Recipient{ada(mail.RecipientUnknown)}, found.Record.Recipients)
@@ -220,7 +220,7 @@ func taken(t *testing.T, l mail.Ledger) {
 		{"lapsed", false, []mail.StepKind{mail.StepAttempt, mail.StepUnknown, mail.StepRedelivered, mail.StepAttempt}},
 		{"unknown", true, []mail.StepKind{mail.StepAttempt, mail.StepUnknown, mail.StepRedelivered, mail.StepAttempt}},
 	} {
-		lapse(t, l, before.id, "t1")
+		lapse(t, l, before.id)
 		if before.found {
 			reserve(t, l, request(before.id, "t2"), mail.VerdictUnknown)
 		}
@@ -268,7 +268,7 @@ func refused(t *testing.T, l mail.Ledger) {
 func lost(t *testing.T, l mail.Ledger) {
 	end := finish("m", "t1", mail.StateSent, mail.StepSent, ada(mail.RecipientAccepted))
 	require.ErrorIs(t, l.Finish(t.Context(), end), mail.ErrReservationLost)
-	lapse(t, l, "m", "t1")
+	lapse(t, l, "m")
 	_, err := l.Resolve(t.Context(), mail.Resolution{JobID: "m", Decision: mail.DecideResend, By: "eve"})
 	require.NoError(t, err)
 	for range 2 { // the answer to the first may be lost
@@ -310,7 +310,7 @@ func resolved(t *testing.T, l mail.Ledger) {
 		{"resend", mail.DecideResend, true, mail.StateQueued, mail.RecipientPending, mail.VerdictReserved},
 		{"resend-lapsed", mail.DecideResend, false, mail.StateQueued, mail.RecipientPending, mail.VerdictReserved},
 	} {
-		lapse(t, l, c.id, "t1")
+		lapse(t, l, c.id)
 		if c.found {
 			reserve(t, l, request(c.id, "t2"), mail.VerdictUnknown)
 		}
@@ -336,7 +336,7 @@ func resolved(t *testing.T, l mail.Ledger) {
 
 func discarded(t *testing.T, l mail.Ledger) {
 	require.NoError(t, l.Queue(t.Context(), mail.Queued{JobID: "queued"}))
-	lapse(t, l, "lapsed", "t1")
+	lapse(t, l, "lapsed")
 	for _, id := range []string{"queued", "lapsed"} {
 		for range 2 {
 			r, err := l.Resolve(t.Context(), mail.Resolution{JobID: id, Decision: mail.DecideDiscard, By: "eve"})
@@ -374,7 +374,7 @@ func reserved(t *testing.T, l mail.Ledger) {
 	require.NoError(t, l.Finish(t.Context(), finish("sent", "t1", mail.StateSent, mail.StepSent, ada(mail.RecipientAccepted))))
 	reserve(t, l, request("again", "t1"), mail.VerdictReserved)
 	require.NoError(t, l.Finish(t.Context(), finish("again", "t1", mail.StateQueued, mail.StepRetry, ada(mail.RecipientPending))))
-	lapse(t, l, "unknown", "t1")
+	lapse(t, l, "unknown")
 	reserve(t, l, request("unknown", "t2"), mail.VerdictUnknown)
 	found, err := l.Reserved(t.Context(), []string{"queued", "active", "sent", "again", "unknown", "none"})
 	require.NoError(t, err)

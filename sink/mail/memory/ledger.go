@@ -181,8 +181,12 @@ func (r *record) reserve(q mail.ReserveRequest) mail.Verdict {
 		to   *string
 		from string
 	}{
-		{&r.Hash, q.Hash}, {&r.MessageID, q.MessageID}, {&r.CorrelationID, q.CorrelationID}, {&r.Tenant, q.Tenant},
-		{&r.Sink, q.Sink}, {&r.Template, q.Template},
+		{&r.Hash, q.Hash},
+		{&r.MessageID, q.MessageID},
+		{&r.CorrelationID, q.CorrelationID},
+		{&r.Tenant, q.Tenant},
+		{&r.Sink, q.Sink},
+		{&r.Template, q.Template},
 	} {
 		if field.from != "" {
 			*field.to = field.from

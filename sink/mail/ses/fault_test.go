@@ -152,7 +152,7 @@ func TestAConnectionThatEndsAfterTheRequestIsUnknown(t *testing.T) {
 // large for the buffers in between, so that it can't have all of it.
 func TestATimeOutWithinTheRequestIsNot(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's own
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {

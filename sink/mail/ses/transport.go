@@ -94,7 +94,7 @@ func New(awsConfig aws.Config, cfg Config) (*Transport, error) {
 		}
 	}
 	t := &Transport{cfg: cfg, idle: func() {}, calls: calls.New()}
-	var via aws.HTTPClient = awsConfig.HTTPClient
+	via := awsConfig.HTTPClient
 	buildable, own := via.(*awshttp.BuildableClient)
 	if via == nil {
 		buildable, own = awshttp.NewBuildableClient(), true

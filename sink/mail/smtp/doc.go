@@ -6,7 +6,7 @@
 // was written; only in between it is unknown:
 //
 //	phase                         lost connection, end of ctx   4yz                5yz
-//	connecting, TLS, EHLO, AUTH   unavailable                   unavailable        unavailable
+//	connecting, TLS, EHLO, AUTH   unavailable                   unavailable, whatever the code
 //	MAIL                          unavailable                   refused            rejected
 //	RCPT                          unavailable                   refused (*)        rejected (*)
 //	DATA, and writing the mail    unavailable                   refused            rejected

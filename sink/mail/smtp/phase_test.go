@@ -29,7 +29,7 @@ func open(t *testing.T, s *smtpscript.Server, change ...func(*smtp.Config)) *smt
 func mailTo(recipients ...string) mailsink.Envelope {
 	return mailsink.Envelope{
 		JobID: "job", Sender: "shop@example.org", Recipients: recipients,
-		Message: []byte("Subject: s\r\n\r\n" + strings.Repeat("word word word word word\r\n", 1000) + ".\r\n..\r\nend\r\n"),
+		Message: []byte("Subject: s\r\n\r\n" + strings.Repeat("one line of many lines alike\r\n", 1000) + ".\r\n..\r\nend\r\n"),
 	}
 }
 

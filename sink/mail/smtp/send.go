@@ -53,7 +53,7 @@ func (t *Transport) Send(ctx context.Context, e mailsink.Envelope) []core.Result
 		release = s.within(ctx)
 		refusal = s.begin(&e)
 	}
-	clean := false
+	var clean bool
 	if refusal == nil {
 		clean = s.transmit(&e, results)
 	} else {

@@ -88,17 +88,17 @@ func (t *Transport) authenticate(ctx context.Context, c *gosmtp.Client) error {
 			return errors.New("getting an access token for the SMTP server failed")
 		}
 	}
-	clear := isLoopback(t.cfg.Host) // Validate refuses it elsewhere
+	plain := isLoopback(t.cfg.Host) // Validate refuses it elsewhere
 	var auth gosmtp.Auth
 	switch t.cfg.Mechanism {
 	case Login:
-		auth = gosmtp.LoginAuth(t.cfg.Username, secret, t.cfg.Host, clear)
+		auth = gosmtp.LoginAuth(t.cfg.Username, secret, t.cfg.Host, plain)
 	case CRAMMD5:
 		auth = gosmtp.CRAMMD5Auth(t.cfg.Username, secret)
 	case XOAuth2:
 		auth = gosmtp.XOAuth2Auth(t.cfg.Username, secret)
 	default:
-		auth = gosmtp.PlainAuth("", t.cfg.Username, secret, t.cfg.Host, clear)
+		auth = gosmtp.PlainAuth("", t.cfg.Username, secret, t.cfg.Host, plain)
 	}
 	if ok, _ := c.Extension("AUTH"); !ok {
 		return errors.New("the SMTP server doesn't offer authentication")

@@ -28,7 +28,8 @@ func (l *Ledger) Finish(ctx context.Context, f mail.Finish) error {
 func (l *Ledger) finishAll(ctx context.Context, all []mail.Finish) []answer[struct{}] {
 	failed, matched, err := l.update(ctx, len(all), func(i int) mongo.WriteModel {
 		return mongo.NewUpdateOneModel().SetUpdate(l.finishing(all[i])).SetFilter(bson.D{
-			{Key: "_id", Value: all[i].JobID}, {Key: "token", Value: all[i].Token},
+			{Key: "_id", Value: all[i].JobID},
+			{Key: "token", Value: all[i].Token},
 			{Key: "state", Value: op("$in", bson.A{mail.StateReserved, mail.StateUnknown})},
 			{Key: "steps.id", Value: op("$ne", all[i].Step.ID)},
 		})

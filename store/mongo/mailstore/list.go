@@ -122,8 +122,10 @@ func (l *List) Add(ctx context.Context, entries ...mail.Suppression) error {
 		models[i] = mongo.NewUpdateOneModel().SetFilter(bson.D{{Key: "_id", Value: key}}).SetUpsert(true).SetUpdate(bson.A{
 			op("$set", bson.D{{Key: "_runs", Value: both(op("$ne", bson.A{op("$type", "$since"), "missing"}), runs)}}),
 			op("$set", bson.D{
-				{Key: "reason", Value: literal(e.Reason)}, {Key: "detail", Value: literal(cut(e.Detail))},
-				{Key: "since", Value: choose("$_runs", "$since", "$$NOW")}, {Key: "until", Value: later},
+				{Key: "reason", Value: literal(e.Reason)},
+				{Key: "detail", Value: literal(cut(e.Detail))},
+				{Key: "since", Value: choose("$_runs", "$since", "$$NOW")},
+				{Key: "until", Value: later},
 			}),
 			op("$unset", "_runs"),
 		})

@@ -148,8 +148,12 @@ func reserving(req mail.ReserveRequest) bson.A {
 		{Key: "open", Value: choose(taking, "$created_at", "$open")},
 	}
 	for _, field := range []struct{ name, value string }{
-		{"hash", req.Hash}, {"message_id", req.MessageID}, {"correlation_id", req.CorrelationID},
-		{"tenant", req.Tenant}, {"sink", req.Sink}, {"template", req.Template},
+		{"hash", req.Hash},
+		{"message_id", req.MessageID},
+		{"correlation_id", req.CorrelationID},
+		{"tenant", req.Tenant},
+		{"sink", req.Sink},
+		{"template", req.Template},
 	} {
 		if field.value != "" {
 			set = append(set, bson.E{Key: field.name, Value: choose(taking, literal(field.value), "$"+field.name)})
@@ -230,5 +234,6 @@ func (l *Ledger) aggregate(ctx context.Context, stages ...bson.D) ([]document, e
 		return nil, err
 	}
 	var docs []document
-	return docs, cur.All(ctx, &docs)
+	err = cur.All(ctx, &docs)
+	return docs, err
 }
