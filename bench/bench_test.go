@@ -98,5 +98,5 @@ func TestTheQueueBenchMeasuresTenants(t *testing.T) {
 func TestABenchNamesWhatItNeeds(t *testing.T) {
 	t.Setenv("MONGODB_URL", "")
 	require.ErrorContains(t, run(t.Context(), []string{"log"}), "MONGODB_URL")
-	require.ErrorContains(t, run(t.Context(), nil), "log, latency or queue")
+	require.ErrorContains(t, run(t.Context(), nil), "log, latency, queue, sinks or sqlite")
 }

@@ -159,7 +159,7 @@ func TestEveryOptionIsDocumented(t *testing.T) {
 	}
 	for _, o := range options {
 		for _, name := range optionNames(reflect.TypeOf(o).Elem()) {
-			if !regexp.MustCompile("`"+regexp.QuoteMeta(name)+"[:`]|^## "+name).Match(docs) && !bytes.Contains(docs, []byte("\n## "+name+"\n")) {
+			if !regexp.MustCompile("`([a-z_]+[.])?"+regexp.QuoteMeta(name)+"[:`]|^## "+name).Match(docs) && !bytes.Contains(docs, []byte("\n## "+name+"\n")) {
 				t.Errorf("docs/configuration.md doesn't tell of %s", name)
 			}
 		}

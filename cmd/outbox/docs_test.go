@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/gooutbox/outbox/core"
 	"github.com/gooutbox/outbox/internal/servicetest"
+	mailsink "github.com/gooutbox/outbox/sink/mail"
+	"github.com/gooutbox/outbox/store/mongo/mailstore"
 )
 
 // shellBlock is a block of commands in a page.
@@ -83,6 +86,7 @@ func TestEachOutboxCommandOfTheDocsRuns(t *testing.T) {
 type shell struct {
 	*operated
 	dir, failed string
+	unknown     []string // mails, for each of which there is one decision
 }
 
 func newShell(t *testing.T) *shell {
@@ -130,6 +134,7 @@ routes:
 	if _, err := o.db.Collection("outbox_jobs").UpdateMany(t.Context(), bson.D{{Key: "state", Value: "failed"}}, long); err != nil {
 		t.Fatal(err)
 	}
+	s.putMails()
 	trial, err := o.Acquire(t.Context(), core.AcquireRequest{Name: "trial", Owner: "host-1/trial", Lease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +145,33 @@ routes:
 	return s
 }
 
+// putMails makes templates, and mails whose workers were not seen again.
+func (s *shell) putMails() {
+	s.t.Helper()
+	for name, text := range map[string]string{
+		"ada.json": `{"name": "Ada"}`, "templates/password-reset/sample.json": `{"name": "Bo"}`,
+		"templates/password-reset/default/subject.txt": "Reset", "templates/password-reset/default/body.html": "<p>{{.name}}</p>",
+	} {
+		path := filepath.Join(s.dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	ledger, err := mailstore.NewLedger(s.db, mailstore.Config{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, id := range []string{"mail-1", "mail-2"} {
+		_, err := ledger.Reserve(s.t.Context(), mailsink.ReserveRequest{
+			JobID: id, Token: "died", For: time.Millisecond, Attempt: 1, Recipients: []string{"ada@example.org"}, Hash: "h",
+		})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.unknown = append(s.unknown, id)
+	}
+}
+
 // placeholder is an id that a page has cut short.
 var placeholder = regexp.MustCompile(`\S*…`)
 
@@ -147,6 +179,10 @@ var placeholder = regexp.MustCompile(`\S*…`)
 func (s *shell) run(line string) {
 	s.t.Helper()
 	line = placeholder.ReplaceAllString(line, s.failed)
+	if strings.Contains(line, "mail resolve ID ") && len(s.unknown) > 0 {
+		line = strings.Replace(line, " ID ", " "+s.unknown[0]+" ", 1)
+		s.unknown = s.unknown[1:]
+	}
 	script := line
 	if strings.HasPrefix(line, "outbox relay") {
 		script = "timeout --preserve-status --signal=TERM 5 " + line
