@@ -14,7 +14,8 @@ const roundsBeforeSingle = 3
 // how many events a call may have. It is part of a term and guarded by its
 // lock.
 //
-// In an outage one call at a time is tried after each wait. After an outage of
+// In an outage one call at a time is tried after each wait, whatever calls from
+// before are still under way: one may take as long as its timeout. After an outage of
 // several rounds, and after terms that ended without progress, calls begin with
 // one event and double from there.
 type gate struct {
@@ -24,21 +25,46 @@ type gate struct {
 	rounds  int // of the outage so far, 0 when there is none
 	waits   waits
 	backoff Backoff
+
+	round  uint64 // number of the last round that any outage had
+	trying int    // calls under way that began since it did
+	// late: the answer that is being looked at is of a call that began before
+	// the round did. Where that failed it tells nothing of now.
+	late bool
 }
 
 func newGate(most int, b Backoff) gate { return gate{most: most, limit: most, backoff: b} }
 
-// open tells whether a call may begin while others are under way.
-func (g *gate) open(now time.Time, calls int) bool {
-	return !now.Before(g.until) && (g.rounds == 0 || calls == 0)
+// open tells whether a call may begin.
+func (g *gate) open(now time.Time) bool { return !now.Before(g.until) && g.free() }
+
+// free tells whether a call may begin once the wait is over.
+func (g *gate) free() bool { return g.rounds == 0 || g.trying == 0 }
+
+// begin is told of each call that begins, and returns what end is to be given.
+func (g *gate) begin() (round uint64) {
+	g.trying++
+	return g.round
 }
 
+// end is told of each call that ended.
+func (g *gate) end(round uint64) {
+	if round == g.round {
+		g.trying--
+	}
+}
+
+// look is told of whose answer the next calls of shut are.
+func (g *gate) look(round uint64) { g.late = round != g.round }
+
 // shut begins another round of an outage, unless this one is being waited for
-// already.
+// already, or the answer is a late one.
 func (g *gate) shut(now time.Time) {
-	if now.Before(g.until) {
+	if g.late || now.Before(g.until) {
 		return
 	}
+	g.round++
+	g.trying = 0
 	if g.rounds == 0 {
 		g.waits = g.backoff.start()
 	}
@@ -92,9 +118,10 @@ func answersOf(results []core.Result) (t tally) {
 // throttlesPart tells whether the sink asks to spare a tenant or a domain.
 func throttlesPart(r *core.Result) bool { return r.Outcome == core.Throttled && !r.ThrottlesAll() }
 
-// passGate lets the gate see the outcomes of a call. It is called before the
-// single events are looked at. The lock is held.
-func (t *term) passGate(now time.Time, n tally) {
+// passGate lets the gate see the outcomes of a call that began in a round. It is
+// called before the single events are looked at. The lock is held.
+func (t *term) passGate(now time.Time, n tally, round uint64) {
+	t.gate.look(round)
 	if n[core.Delivered] > 0 {
 		t.passes++
 	}
@@ -124,6 +151,9 @@ func (t *term) passGate(now time.Time, n tally) {
 
 // shutGate begins a round of an outage. The lock is held.
 func (t *term) shutGate(now time.Time, reason error) {
+	if t.gate.late {
+		return
+	}
 	t.gate.shut(now)
 	t.route.outage.failed(opDeliver, reason, "retry_in", t.gate.until.Sub(now))
 }

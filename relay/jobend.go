@@ -153,12 +153,13 @@ func (t *term) applyEnds(ends []ending, lost []*core.Claimed) {
 	}
 }
 
-// freeLines lets the lines of a call go on, which is over.
-func (t *term) freeLines(runs []run) {
+// freeLines lets the lines of a call go on, which began in a round and is over.
+func (t *term) freeLines(runs []run, round uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.calls--
 	t.jobCalls--
+	t.gate.end(round)
 	if t.over {
 		return
 	}

@@ -70,7 +70,7 @@ func (t *term) takeJobs(b *batch, l *line, most int, now time.Time) {
 // deliverJobs claims what was picked, calls the sink with it, and settles it. It
 // returns false when the term is over.
 func (t *term) deliverJobs(b *batch) bool {
-	defer t.freeLines(slices.Clone(b.runs))
+	defer t.freeLines(slices.Clone(b.runs), b.round)
 	sent := time.Now()
 	claimed, err := t.claim(b.jobs)
 	if err != nil {
@@ -184,7 +184,7 @@ func (t *term) judgeJobs(b *batch, results []core.Result) []ending {
 	defer t.mu.Unlock()
 	t.inFlight -= len(b.jobs)
 	now := time.Now()
-	t.passGate(now, n)
+	t.passGate(now, n, b.round)
 	ends := make([]ending, 0, len(b.jobs))
 	for _, r := range b.runs {
 		failed := false

@@ -14,6 +14,7 @@ type batch struct {
 	jobs   []*job   // in place of places, in a call of parked jobs
 	runs   []run
 	bytes  int
+	round  uint64 // see gate.begin
 	// suspect is the mark to note before the call, nil in the normal case.
 	suspect core.Mark
 }
@@ -46,6 +47,7 @@ func (t *term) next(b *batch) bool {
 		}
 		if t.mayCall() && t.choose(b) {
 			t.calls++
+			b.round = t.gate.begin()
 			t.inFlight += len(b.leases)
 			if (!t.keys.ready.empty() || t.jobsNext()) && t.mayCall() {
 				t.work.Signal()
@@ -77,9 +79,9 @@ func (t *term) mayCall() bool {
 		return false
 	}
 	if t.gate.until.IsZero() {
-		return t.gate.open(time.Time{}, t.calls)
+		return t.gate.open(time.Time{})
 	}
-	return t.gate.open(time.Now(), t.calls)
+	return t.gate.open(time.Now())
 }
 
 // pick fills b from the keys that are ready, oldest first, and tells whether it

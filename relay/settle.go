@@ -15,12 +15,13 @@ func (t *term) settle(b *batch, results []core.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.calls--
+	t.gate.end(b.round)
 	t.inFlight -= len(b.leases)
 	if t.over {
 		return // another holder may be at work: forget everything
 	}
 	now := time.Now()
-	t.passGate(now, n)
+	t.passGate(now, n, b.round)
 	for _, r := range b.runs {
 		t.settleRun(b, r, results, n, now)
 	}

@@ -163,7 +163,7 @@ func (w *worker) want(now time.Time) (n int, wait time.Duration) {
 	case shut > 0:
 		wait = shut
 	case w.gate.rounds > 0: // one call finds out whether the sink is back
-		if w.calls == 0 {
+		if w.gate.free() {
 			n = min(w.gate.limit, w.cfg.BatchJobs) - len(w.hand.jobs)
 		}
 	default:

@@ -11,25 +11,25 @@ import (
 // lane makes one call to the sink after the other.
 func (w *worker) lane(n int) {
 	for {
-		jobs := w.take(n)
+		jobs, round := w.take(n)
 		if jobs == nil {
 			return
 		}
-		w.call(n, jobs)
+		w.call(n, jobs, round)
 	}
 }
 
 // take waits for jobs that may be delivered now, and returns nil when the worker
-// drains.
-func (w *worker) take(lane int) []*held {
+// drains. Their call begins in the gate's round.
+func (w *worker) take(lane int) (jobs []*held, round uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
 		if w.draining {
-			return nil
+			return nil, 0
 		}
 		now := time.Now()
-		if jobs := w.pick(now); len(jobs) > 0 {
+		if jobs = w.pick(now); len(jobs) > 0 {
 			w.calls++
 			w.inFlight += len(jobs)
 			w.began[lane] = now
@@ -37,7 +37,7 @@ func (w *worker) take(lane int) []*held {
 			if len(w.hand.jobs) > 0 {
 				w.work.Signal() // another lane may have work, too
 			}
-			return jobs
+			return jobs, w.gate.begin()
 		}
 		w.work.Wait()
 	}
@@ -49,7 +49,7 @@ func (w *worker) pick(now time.Time) []*held {
 	if len(w.hand.jobs) == 0 {
 		return nil
 	}
-	if !w.gate.open(now, w.calls) {
+	if !w.gate.open(now) {
 		if w.gate.until.After(now) { // else the end of the one call wakes
 			w.wakeAt(w.gate.until)
 		}
@@ -92,7 +92,7 @@ func (w *worker) pick(now time.Time) []*held {
 }
 
 // call delivers jobs and hands over what became of them.
-func (w *worker) call(lane int, jobs []*held) {
+func (w *worker) call(lane int, jobs []*held, round uint64) {
 	ctx, cancel := context.WithTimeout(w.delivering, w.cfg.Timeout)
 	defer cancel()
 	mine, gone := w.relay.leases.begin(jobs, cancel)
@@ -107,13 +107,14 @@ func (w *worker) call(lane int, jobs []*held) {
 
 	w.mu.Lock()
 	w.calls--
+	w.gate.end(round)
 	w.inFlight -= len(jobs)
 	w.began[lane] = time.Time{}
 	if len(mine) > 0 {
 		w.speed.saw(took, len(mine))
 	}
 	tried := w.gate.rounds > 0
-	out := w.judge(mine, results, time.Now())
+	out := w.judge(mine, results, round, time.Now())
 	for _, j := range gone {
 		out.settle(j, core.Settlement{Kind: core.GiveBack})
 	}

@@ -67,11 +67,11 @@ func (w *worker) suspectAll(jobs []*held) {
 	}
 }
 
-// judge decides what becomes of the jobs of a call. Those that were not
-// attempted may go back into the hand. The lock is held.
-func (w *worker) judge(jobs []*held, results []core.Result, now time.Time) (v verdict) {
+// judge decides what becomes of the jobs of a call that began in a round. Those
+// that were not attempted may go back into the hand. The lock is held.
+func (w *worker) judge(jobs []*held, results []core.Result, round uint64, now time.Time) (v verdict) {
 	n := answersOf(results)
-	w.passGate(now, n)
+	w.passGate(now, n, round)
 	for i, j := range jobs {
 		r := &results[i]
 		switch r.Outcome {
@@ -197,9 +197,10 @@ func failure(code string, reason error) core.Failure {
 	return core.Failure{Code: code, Reason: reason.Error()}
 }
 
-// passGate lets the gate see the outcomes of a call, before the single jobs are
-// looked at. The lock is held.
-func (w *worker) passGate(now time.Time, n tally) {
+// passGate lets the gate see the outcomes of a call that began in a round, before
+// the single jobs are looked at. The lock is held.
+func (w *worker) passGate(now time.Time, n tally, round uint64) {
+	w.gate.look(round)
 	if n[core.Delivered] > 0 {
 		w.passes++
 	}
@@ -228,6 +229,9 @@ func (w *worker) passGate(now time.Time, n tally) {
 
 // shutGate begins a round of an outage. The lock is held.
 func (w *worker) shutGate(now time.Time, reason error) {
+	if w.gate.late {
+		return
+	}
 	w.gate.shut(now)
 	w.outage.failed(opDeliver, reason, "retry_in", w.gate.until.Sub(now))
 }

@@ -17,9 +17,9 @@ import (
 	mongostore "github.com/gooutbox/outbox/store/mongo"
 )
 
-// TestASlowCallKeepsNoOtherJobAfterASinkWasUnavailableOnce: other lanes must
+// TestASlowCallKeepsNoOtherJobWhileASinkIsTriedAgain: other lanes must
 // find out whether the sink is back while one call takes as long as it may.
-func TestASlowCallKeepsNoOtherJobAfterASinkWasUnavailableOnce(t *testing.T) {
+func TestASlowCallKeepsNoOtherJobWhileASinkIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	s, err := mongostore.New(servicetest.Database(t), mongostore.Config{})
 	require.NoError(t, err)
