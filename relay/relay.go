@@ -151,6 +151,7 @@ func (r *Relay) pausesChanged() {
 		rt.pausesChanged()
 	}
 	for _, w := range r.workers {
+		w.tellPause()
 		w.signalRoom()
 	}
 }

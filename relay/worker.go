@@ -47,6 +47,8 @@ type worker struct {
 	alarm     *time.Timer                    // wakes lanes when a wait is over
 	alarmAt   time.Time
 
+	pauseTold bool // by tellPause
+
 	claims claims
 }
 

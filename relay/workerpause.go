@@ -111,3 +111,25 @@ func (w *worker) pause(all ...core.Pause) bool {
 	w.relay.jobStore.ok(opPause)
 	return true
 }
+
+// tellPause tells when an operator's pause of the sink begins, and when it ends.
+// One that the sink asked for is told as throttled.
+func (w *worker) tellPause() {
+	one, paused := w.relay.pauses.sink(w.cfg.Sink)
+	paused = paused && one.By != ""
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if paused == w.pauseTold {
+		return
+	}
+	w.pauseTold = paused
+	if !paused {
+		w.log.Info("the sink is no longer paused: its worker goes on")
+		return
+	}
+	attrs := []any{"reason", one.Reason, "by", one.By}
+	if !one.Until.IsZero() {
+		attrs = append(attrs, "until", one.Until)
+	}
+	w.log.Warn("the sink is paused: its worker waits", attrs...)
+}
