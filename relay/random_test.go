@@ -421,10 +421,15 @@ func (c checkedCursor) Save(ctx context.Context, marks []core.Mark) error {
 // ClaimJobs checks that no other job of a key is lent at the same time.
 func (c checkedCursor) ClaimJobs(ctx context.Context, asked []core.OpenJob, lease time.Duration) ([]*core.Claimed, error) {
 	claimed, err := c.Cursor.ClaimJobs(ctx, asked, lease)
-	mine, keys := map[string]bool{}, map[string]int{}
+	won, mine, keys := map[string]bool{}, map[string]bool{}, map[string]int{}
 	for _, one := range claimed {
-		mine[one.ID] = true
+		won[one.ID] = true
 		keys[one.Lease.Event.AggregateID]++
+	}
+	gaps := map[string]bool{} // what is behind one is given back, and not sent
+	for _, o := range asked {
+		gaps[o.Key] = gaps[o.Key] || !won[o.ID]
+		mine[o.ID] = !gaps[o.Key]
 	}
 	for key, n := range keys {
 		if n > 1 && !c.h.caps.PrefixPerKey {
