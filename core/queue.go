@@ -97,8 +97,8 @@ type Claimed struct {
 	// EnqueuedAt and AvailableAt are the store's times. A job is not available
 	// before it was enqueued.
 	EnqueuedAt, AvailableAt time.Time
-	// ClaimedAt is the store's time of the claim: AvailableAt to ClaimedAt is
-	// how long the job waited.
+	// ClaimedAt is the store's time of the claim, which may be estimated to
+	// within a round trip: AvailableAt to ClaimedAt is how long the job waited.
 	ClaimedAt time.Time
 	// Err is why the stored job can't be delivered: it can't be decoded, or its
 	// payload can't be opened. ResultOf tells whether for good.

@@ -71,7 +71,7 @@ func (s *Store) countJobs(ctx context.Context, stats *core.Stats) error {
 			return err
 		}
 		for _, c := range found {
-			name, _ := textOf(c.ID.Sink)
+			name := textOrNone(c.ID.Sink)
 			sink := sinks[name]
 			if sink == nil {
 				sink = &core.SinkStats{Sink: name}

@@ -26,3 +26,12 @@ func dateIn(field string, otherwise any) bson.D {
 	f := "$" + field
 	return op("$cond", bson.A{op("$eq", bson.A{op("$type", f), "date"}), f, otherwise})
 }
+
+// textOrNone is a text, or empty where a value is none.
+func textOrNone(v bson.RawValue) string {
+	text, ok := textOf(v)
+	if !ok {
+		return ""
+	}
+	return text
+}

@@ -133,8 +133,8 @@ func (s *Store) overdue(ctx context.Context, req core.TakeBackRequest) ([]lapse,
 		if l.Token.IsZero() { // written by hand: none is what it is found by
 			l.Token = bson.RawValue{Type: bson.TypeNull}
 		}
-		l.Sink, _ = textOf(raw.Lookup("sink"))
-		l.Cursor, _ = textOf(raw.Lookup("cursor"))
+		l.Sink = textOrNone(raw.Lookup("sink"))
+		l.Cursor = textOrNone(raw.Lookup("cursor"))
 		found[i] = l
 	}
 	return found, nil

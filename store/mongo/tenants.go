@@ -12,43 +12,43 @@ import (
 	"github.com/gooutbox/outbox/core"
 )
 
-// isTenant leaves out what is no name: a claim for a tenant wouldn't find it.
-var isTenant = op("$or", bson.A{bson.D{{Key: "_id", Value: nil}}, bson.D{{Key: "_id", Value: op("$type", "string")}}})
-
 // Tenants lists tenants with ready jobs by name, see core.Queue. It reads one
 // index key a tenant.
 func (s *Store) Tenants(ctx context.Context, sink, after string, limit int) ([]string, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	filter := bson.D{{Key: "state", Value: core.JobReady}, {Key: "sink", Value: sink}}
-	if after != "" {
-		filter = append(filter, bson.E{Key: "tenant", Value: op("$gt", after)})
+	ready := func(tenant any) bson.D {
+		return op("$match", bson.D{
+			{Key: "state", Value: core.JobReady}, {Key: "sink", Value: sink}, {Key: "tenant", Value: tenant}, {Key: "rank", Value: op("$gte", 0)},
+		})
 	}
-	filter = append(filter, bson.E{Key: "rank", Value: op("$gte", 0)})
-	cur, err := s.queue.latest.Aggregate(withoutSession(ctx), bson.A{
-		op("$match", filter), op("$group", bson.D{{Key: "_id", Value: "$tenant"}}), op("$match", isTenant),
-		op("$sort", bson.D{{Key: "_id", Value: 1}}), op("$limit", limit+1),
+	var parts []bson.A
+	if after == "" {
+		parts = append(parts, bson.A{
+			ready(tenantIs("")), op("$limit", 1), op("$project", bson.D{{Key: "_id", Value: literal("")}}),
+		})
+	}
+	// Above a text are texts alone: what is no name no claim for a tenant finds.
+	parts = append(parts, bson.A{
+		ready(op("$gt", after)), op("$group", bson.D{{Key: "_id", Value: "$tenant"}}),
+		op("$sort", bson.D{{Key: "_id", Value: 1}}), op("$limit", limit),
 	})
+	cur, err := s.queue.latest.Aggregate(withoutSession(ctx), s.union(parts))
 	if err != nil {
 		return nil, fmt.Errorf("listing tenants: %w", err)
 	}
 	var found []struct {
-		Tenant bson.RawValue `bson:"_id"`
+		Tenant string `bson:"_id"`
 	}
 	if err := cur.All(ctx, &found); err != nil {
 		return nil, fmt.Errorf("listing tenants: %w", err)
 	}
 	var names []string
-	for _, f := range found {
-		if name, ok := textOf(f.Tenant); ok {
-			names = append(names, name)
-		} else {
-			names = append(names, "")
-		}
+	for _, f := range found[:min(limit, len(found))] {
+		names = append(names, f.Tenant)
 	}
-	names = slices.Compact(names) // null and "" are one
-	return names[:min(limit, len(names))], nil
+	return names, nil
 }
 
 // NextDue tells how long until a job is due, see core.Queue. It reads the first
