@@ -6,14 +6,17 @@ import (
 	"io"
 	"mime"
 	"mime/multipart"
+	"net"
 	"net/mail"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gooutbox/outbox/core"
+	"github.com/gooutbox/outbox/internal/servicetest"
 	mailsink "github.com/gooutbox/outbox/sink/mail"
 	"github.com/gooutbox/outbox/sink/mail/internal/smtpscript"
 	"github.com/gooutbox/outbox/sink/mail/memory"
@@ -46,11 +49,16 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	sinktest.Run(t, sinktest.Harness{New: func(t testing.TB) sinktest.Destination {
 		s := smtpscript.Start(t, nil)
+		network := servicetest.NewProxy(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)))
+		_, port, err := net.SplitHostPort(network.Address())
+		require.NoError(t, err)
+		through, err := strconv.Atoi(port)
+		require.NoError(t, err)
 		ledger := memory.NewLedger()
 		return sinktest.Destination{
 			Unordered: true,
 			Open: func(t testing.TB) core.Sink {
-				transport, err := smtp.New(smtp.Config{Host: "127.0.0.1", Port: s.Port, Security: smtp.Clear})
+				transport, err := smtp.New(smtp.Config{Host: "127.0.0.1", Port: through, Security: smtp.Clear})
 				require.NoError(t, err)
 				sink, err := mailsink.New(mailsink.Config{
 					Transport: transport, Ledger: ledger, From: "shop@example.org", MaxBytes: 100_000, OnUnknown: mailsink.Resend,
@@ -61,6 +69,15 @@ func TestConformance(t *testing.T) {
 			Received: func(t testing.TB) []sinktest.Message { return received(t, s) },
 			TooLarge: 200_000,
 			Spoil:    spoilt(), Reject: spoilt(),
+			Refuse: func(testing.TB) (func(*core.Event), func()) {
+				s.Refuse("busy@example.org", true)
+				return func(e *core.Event) { e.AggregateID = "busy" }, func() { s.Refuse("busy@example.org", false) }
+			},
+			Cut: func(testing.TB) func() {
+				network.To("127.0.0.1:1") // nobody listens there
+				network.Cut()
+				return func() { network.To(net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))) }
+			},
 			Steps: []sinktest.Step{
 				{Name: "greeting", Break: breaking(s, map[sinktest.When][2]string{
 					sinktest.Before: {"GREET", smtpscript.Drop}, sinktest.During: {"GREET", "421 busy"}, sinktest.After: {"EHLO", smtpscript.Drop},

@@ -45,6 +45,7 @@ type Server struct {
 	conns    map[net.Conn]bool
 	commands []string
 	bodies   []Body
+	refused  map[string]bool
 }
 
 // Body is one mail that the server read up to its dot.
@@ -96,6 +97,22 @@ func (s *Server) Next(verb, answer string) (used func() bool) {
 		s.script[verb] = nil
 		return given
 	}
+}
+
+// Refuse makes the server answer 450 for a recipient, or take it again.
+func (s *Server) Refuse(address string, refuse bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused == nil {
+		s.refused = map[string]bool{}
+	}
+	s.refused[address] = refuse
+}
+
+func (s *Server) refuses(address string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused[address]
 }
 
 // Release lets what is Late answer.
@@ -239,7 +256,11 @@ func (s *session) command(verb, rest string) error {
 		s.from, s.to = bracketed(rest), nil
 		return s.answer(verb, "250 2.1.0 ok")
 	case "RCPT":
-		reply := s.server.next(verb, "250 2.1.5 ok")
+		usual := "250 2.1.5 ok"
+		if s.server.refuses(bracketed(rest)) {
+			usual = "450 4.2.1 mailbox busy"
+		}
+		reply := s.server.next(verb, usual)
 		if strings.HasPrefix(reply, "2") {
 			s.to = append(s.to, bracketed(rest))
 		}
